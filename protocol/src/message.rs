@@ -1,0 +1,228 @@
+//! Messages between an owner (gateway) and an executor. In one process they pass through bounded channels; between
+//! processes the same values are serialised.
+//!
+//! Rules: an owner sends [`ToExecutor::Run`] once per attempt; an executor answers with exactly one
+//! [`FromExecutor::Finished`] per attempt, also when it was cancelled, and nothing of that attempt after it. Messages
+//! of one attempt arrive in the order they were sent. Whoever receives a message of an attempt that it does not know
+//! drops it: it is late.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    AttemptId, Digest, Error, ExecutorId, JobId, PartitionId, TaskId,
+    call::{Call, Durability},
+    value::{Output, StoredKey, Value},
+};
+
+/// An attempt to run.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Assignment {
+    /// The fencing token.
+    pub attempt: AttemptId,
+    /// The job.
+    pub job: JobId,
+    /// Digest of the function version; the executor asks its function source for the rest.
+    pub version: Digest,
+    /// Which entry.
+    pub entry: String,
+    /// Arguments, each with the committed output it refers to (for partitions and blocks).
+    pub args: Vec<Argument>,
+    /// Declared outputs (0 for a generator).
+    pub outputs: u32,
+    /// Whether it is a generator.
+    pub generator: bool,
+    /// Cap over all memories and tables.
+    pub memory: u64,
+    /// Wall time until it is stopped with `timeout`.
+    pub timeout_ms: u64,
+    /// When outputs go to the object store. The root of a recorded job is always [`Durability::Eager`].
+    pub durability: Durability,
+}
+
+/// An argument and, where it is a reference, the output it refers to.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Argument {
+    /// As the caller gave it.
+    pub value: Value,
+    /// The output behind a partition or block reference, aliases followed.
+    pub output: Option<Output>,
+}
+
+/// What a task used, measured by its executor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Usage {
+    /// From `Run` received to the function's first instruction.
+    pub start_us: u64,
+    /// From the first instruction to the end, waits included.
+    pub run_us: u64,
+    /// Time spent computing in the guest and its host calls, waits excluded.
+    pub cpu_us: u64,
+    /// Most bytes of memories and tables at once.
+    pub memory_peak: u64,
+    /// Bytes read from partitions and objects.
+    pub bytes_read: u64,
+    /// Bytes written to partitions and objects.
+    pub bytes_written: u64,
+    /// Whether the compiled code had to be loaded first.
+    pub cold: bool,
+}
+
+impl Usage {
+    /// Adds times and bytes, keeps the larger peak.
+    pub fn add(&mut self, other: &Self) {
+        self.start_us += other.start_us;
+        self.run_us += other.run_us;
+        self.cpu_us += other.cpu_us;
+        self.memory_peak = self.memory_peak.max(other.memory_peak);
+        self.bytes_read += other.bytes_read;
+        self.bytes_written += other.bytes_written;
+        self.cold |= other.cold;
+    }
+}
+
+/// From owner to executor.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum ToExecutor {
+    /// Run this attempt.
+    Run(Box<Assignment>),
+    /// Stop this attempt; its `Finished` carries this error.
+    Stop {
+        /// Which.
+        attempt: AttemptId,
+        /// Why.
+        error: Error,
+    },
+    /// The answer to [`FromExecutor::Wait`].
+    Woken {
+        /// Which attempt.
+        attempt: AttemptId,
+        /// The number of its wait.
+        wait: u64,
+        /// Positions in the wait's list that are ready, ascending, each with its output or failure. Fewer than
+        /// asked for: the timeout passed.
+        ready: Vec<(u32, Result<Output, Error>)>,
+    },
+    /// The answer to [`FromExecutor::Next`]: the generator's output, or `None` after its last.
+    Next {
+        /// Which attempt.
+        attempt: AttemptId,
+        /// The number of its request.
+        wait: u64,
+        /// The output's partition, the end, or why the generator failed.
+        result: Result<Option<PartitionId>, Error>,
+    },
+    /// A generator may run ahead: outputs below this number may be yielded without waiting.
+    MayYield {
+        /// Which attempt.
+        attempt: AttemptId,
+        /// First output number that must wait.
+        below: u32,
+    },
+    /// Nothing refers to these any more: drop every copy, also in the object store.
+    Free(Vec<StoredKey>),
+}
+
+/// From executor to owner.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum FromExecutor {
+    /// The attempt made a call. Its task id is `attempt.task.child(index)`. There is no answer: a refused call shows
+    /// as a failed task.
+    Submit {
+        /// The driver.
+        attempt: AttemptId,
+        /// Counts from 0 over all submits and generates of the attempt.
+        index: u64,
+        /// What it asked for.
+        call: Box<Call>,
+    },
+    /// The attempt waits until `count` of `on` are ready (made or failed). Its cpu slot is free meanwhile.
+    Wait {
+        /// The driver.
+        attempt: AttemptId,
+        /// Counts from 0 over all `Wait` and `Next` of the attempt.
+        wait: u64,
+        /// What it waits for; an id may occur twice.
+        on: Vec<PartitionId>,
+        /// How many.
+        count: u32,
+        /// `None`: as long as it takes.
+        timeout_ms: Option<u64>,
+    },
+    /// The attempt asks for the next output of a generator it called. Its cpu slot is free meanwhile.
+    Next {
+        /// The driver.
+        attempt: AttemptId,
+        /// Counts from 0 over all `Wait` and `Next` of the attempt.
+        wait: u64,
+        /// The generator task.
+        generator: TaskId,
+        /// Which output, from 0.
+        output: u32,
+    },
+    /// The attempt, a generator, made its next output.
+    Yield {
+        /// The generator.
+        attempt: AttemptId,
+        /// Counts from 0.
+        output: u32,
+        /// What it made.
+        value: Output,
+    },
+    /// The attempt made a partition with `put`; it counts as a committed output of the task.
+    Put {
+        /// Who.
+        attempt: AttemptId,
+        /// At least [`PartitionId::FIRST_PUT`].
+        output: u32,
+        /// What it made.
+        value: Output,
+    },
+    /// The attempt dropped its last handles to these.
+    Drop {
+        /// Who.
+        attempt: AttemptId,
+        /// Futures it no longer holds.
+        futures: Vec<PartitionId>,
+    },
+    /// The attempt cancels tasks it called.
+    Cancel {
+        /// Who.
+        attempt: AttemptId,
+        /// Outputs of the tasks to cancel.
+        futures: Vec<PartitionId>,
+    },
+    /// A copy could not be read or did not match its checksum: it has to be made again. The attempt that needs it
+    /// waits for it anew with `Wait`.
+    Lost {
+        /// Who noticed.
+        attempt: AttemptId,
+        /// What is gone.
+        key: StoredKey,
+    },
+    /// A lazily stored partition reached the object store.
+    Durable(StoredKey),
+    /// The attempt's end.
+    Finished {
+        /// Which.
+        attempt: AttemptId,
+        /// One output per declared output (none for a generator: they were yielded), or why not.
+        result: Result<Vec<Output>, Error>,
+        /// What it used.
+        usage: Usage,
+        /// What it wrote to stdout, stderr and the log, as NDJSON lines `{"at_us":…,"stream":…,"line":…}`.
+        logs: bytes::Bytes,
+    },
+}
+
+/// What an executor offers when it registers.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Offer {
+    /// Its id for this registration.
+    pub executor: ExecutorId,
+    /// Slots, in thousandths of a cpu.
+    pub cpu_millis: u32,
+    /// Bytes of memory for attempts.
+    pub memory: u64,
+    /// GPUs.
+    pub gpu: u32,
+}

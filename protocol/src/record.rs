@@ -1,0 +1,241 @@
+//! What the journal records. The state of a gateway is a fold over these, in order; nothing else is durable but the
+//! bytes they point to.
+//!
+//! Entries are MessagePack with field names, so that fields can be added with a default. An entry that cannot be
+//! understood stops the replay: it is never skipped.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    AttemptId, Digest, Error, FunctionName, JobId, PartitionId, TaskId, function::FunctionVersion,
+    message::Usage, value::Output, value::Payload,
+};
+
+/// One entry. Times are Unix milliseconds.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Record {
+    /// A version exists and the alias `latest` points to it. Repeated deploys of one version are not recorded.
+    Deployed(Box<FunctionVersion>),
+    /// An alias points to versions by weight; an empty map removes it. `latest` is an alias like any other.
+    AliasSet {
+        /// The function.
+        name: FunctionName,
+        /// The alias.
+        alias: FunctionName,
+        /// Version digest to weight, above 0.
+        weights: BTreeMap<Digest, u32>,
+    },
+    /// A function and all its versions and aliases are gone for new invocations.
+    Removed {
+        /// The function.
+        name: FunctionName,
+    },
+    /// An asynchronous invocation or batch job was accepted. Written before `202`.
+    Accepted(Box<Accepted>),
+    /// A task's outputs exist: the one commit of the task. Later ones for the same task are ignored when folded.
+    Committed(Box<Committed>),
+    /// A generator's or `put` output exists before its task has finished.
+    Made {
+        /// The job.
+        job: JobId,
+        /// The attempt that made it.
+        attempt: AttemptId,
+        /// Which output.
+        output: u32,
+        /// What.
+        value: Output,
+    },
+    /// A `wait` for fewer than all, or one that timed out, was answered so; a replay gets the same answer.
+    Waited {
+        /// The job.
+        job: JobId,
+        /// The driver.
+        task: TaskId,
+        /// Number of the wait.
+        wait: u64,
+        /// The positions that were ready.
+        ready: Vec<u32>,
+    },
+    /// A task failed for good.
+    Failed {
+        /// The job.
+        job: JobId,
+        /// The task.
+        task: TaskId,
+        /// Why.
+        error: Error,
+    },
+    /// An attempt of a root task failed and another will follow; counts against its retry policy across restarts.
+    AttemptFailed {
+        /// The job.
+        job: JobId,
+        /// Which.
+        attempt: AttemptId,
+        /// When.
+        at_ms: u64,
+        /// Why.
+        error: Error,
+    },
+    /// A job ended; at most once per job.
+    Ended {
+        /// The job.
+        job: JobId,
+        /// When.
+        at_ms: u64,
+        /// The root's outputs, or why it failed. A failed one is in the dead-letter list, a cancelled one is not.
+        result: Result<Vec<Output>, Error>,
+        /// Sums over all attempts.
+        usage: Usage,
+        /// Tasks of the job, the root included.
+        tasks: u64,
+    },
+    /// Somebody asked for the job to be cancelled.
+    CancelAsked {
+        /// The job.
+        job: JobId,
+    },
+    /// A dead letter was given another chance, as a new job.
+    Retried {
+        /// The failed job.
+        job: JobId,
+        /// The new one.
+        again: JobId,
+    },
+    /// A job's result has passed its time; all that was kept for it is gone.
+    Forgotten {
+        /// The job.
+        job: JobId,
+    },
+    /// A synchronous answer stored under an `Idempotency-Key`.
+    Answered {
+        /// `Digest::of_parts([scope, key])`; the scope is method and path.
+        key: Digest,
+        /// Digest of the request's body, so that reuse with another body is refused.
+        request: Digest,
+        /// When.
+        at_ms: u64,
+        /// HTTP status.
+        status: u16,
+        /// Media type of the body.
+        content_type: String,
+        /// Body, at most [`crate::limit::INLINE_BYTES_MAX`]; larger answers are not stored and the key is refused.
+        body: bytes::Bytes,
+    },
+}
+
+/// An accepted invocation or job.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Accepted {
+    /// Its id.
+    pub job: JobId,
+    /// The function as it was resolved when accepted.
+    pub name: FunctionName,
+    /// The version that runs it.
+    pub version: Digest,
+    /// Which entry of the component; empty: its main one.
+    pub entry: String,
+    /// Its input: inline, or a reference to what was stored before.
+    pub input: Input,
+    /// `Digest::of_parts([scope, Idempotency-Key])`, if one was sent, and the digest of the request.
+    pub idempotency: Option<(Digest, Digest)>,
+    /// W3C `traceparent`, if one was sent.
+    pub traceparent: Option<String>,
+    /// When.
+    pub at_ms: u64,
+    /// Attempts already made for this input under an earlier id (a retried dead letter keeps its history).
+    #[serde(default)]
+    pub retried_from: Option<JobId>,
+}
+
+/// The input of an invocation from outside.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Input {
+    /// At most [`crate::limit::INLINE_BYTES_MAX`] bytes, and their media type.
+    Inline {
+        /// The bytes.
+        body: Payload,
+        /// Media type, empty if none was given.
+        content_type: String,
+    },
+    /// Stored in the job's input object before it was accepted.
+    Stored {
+        /// How many bytes.
+        bytes: u64,
+        /// Media type, empty if none was given.
+        content_type: String,
+    },
+}
+
+/// The commit of a task.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Committed {
+    /// The job.
+    pub job: JobId,
+    /// The attempt whose outputs these are.
+    pub attempt: AttemptId,
+    /// The driver that called it; `None`: the root.
+    pub parent: Option<TaskId>,
+    /// [`crate::call::TaskSpec::fingerprint`]: a replayed driver must make the same call.
+    pub fingerprint: Digest,
+    /// One per output.
+    pub outputs: Vec<Output>,
+    /// What the attempt used.
+    pub usage: Usage,
+}
+
+impl Committed {
+    /// The partitions this commit makes visible.
+    pub fn partitions(&self) -> impl Iterator<Item = PartitionId> + '_ {
+        let task = self.attempt.task;
+        (0..self.outputs.len() as u32).map(move |output| PartitionId { task, output })
+    }
+}
+
+impl Record {
+    /// The bytes of the entry.
+    pub fn encode(&self) -> Vec<u8> {
+        // Named MessagePack of these types cannot fail: there is no map with non-string keys and no writer.
+        rmp_serde::to_vec_named(self).unwrap_or_default()
+    }
+
+    /// The entry in `bytes`.
+    ///
+    /// # Errors
+    /// [`crate::Code::Corrupt`] where they are no entry of this or an older version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        rmp_serde::from_slice(bytes).map_err(|e| {
+            Error::new(
+                crate::Kind::Platform,
+                crate::Code::Corrupt,
+                format!("a journal entry cannot be read ({e}): it was written by a newer version or is damaged"),
+            )
+            .retryable(false)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn records_survive_encoding() {
+        let attempt = AttemptId { task: TaskId([3; 16]), epoch: 2, number: 1 };
+        let record = Record::Committed(Box::new(Committed {
+            job: JobId(uuid::Uuid::from_u128(9)),
+            attempt,
+            parent: Some(TaskId([1; 16])),
+            fingerprint: Digest::of(b"x"),
+            outputs: vec![Output::Inline(Bytes::from_static(b"hello").into())],
+            usage: Usage::default(),
+        }));
+        let bytes = record.encode();
+        assert_eq!(Record::decode(&bytes).unwrap(), record);
+        assert!(bytes.len() < 400, "a commit of one small output took {} bytes", bytes.len());
+        assert!(Record::decode(&bytes[..bytes.len() - 1]).is_err());
+    }
+}

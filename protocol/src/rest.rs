@@ -1,0 +1,280 @@
+//! Shapes of the JSON that the REST interface takes and gives, shared by the gateway and the client SDK.
+//!
+//! Times are Unix milliseconds, sizes bytes, durations microseconds where the name says `_us`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Code, Digest, Error, FunctionName, JobId, Kind, TaskId, function::ComponentKind, message::Usage};
+
+/// An `application/problem+json` body (RFC 9457).
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Problem {
+    /// `about:blank`: the members below say what happened.
+    #[serde(rename = "type")]
+    pub uri: String,
+    /// The HTTP status's reason phrase.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// What is wrong and what to do.
+    pub detail: String,
+    /// What the caller does next.
+    pub kind: Kind,
+    /// Which failure within the kind.
+    pub code: Code,
+    /// Whether the same request may succeed later.
+    pub retryable: bool,
+}
+
+/// State of an invocation or job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// Accepted, not started.
+    Queued,
+    /// Started.
+    Running,
+    /// Ended well; its output can be read.
+    Succeeded,
+    /// Given up; see `error` and the dead-letter list.
+    Failed,
+    /// Cancelled on request.
+    Cancelled,
+}
+
+impl State {
+    /// Whether it will not change any more.
+    pub fn ended(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
+    }
+}
+
+/// `GET /v1/invocations/{id}` and `GET /v1/jobs/{id}`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct JobView {
+    /// Its id.
+    pub id: JobId,
+    /// The function.
+    pub function: FunctionName,
+    /// The version that runs or ran it.
+    pub version: Digest,
+    /// Where it stands.
+    pub state: State,
+    /// When it was accepted.
+    pub accepted_at_ms: u64,
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ended_at_ms: Option<u64>,
+    /// Attempts of the root task so far.
+    pub attempts: u32,
+    /// How far it is.
+    pub progress: Progress,
+    /// Bytes of the output, once succeeded.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub output_bytes: Option<u64>,
+    /// Why it failed or was cancelled; while running, why the last attempt failed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub error: Option<Error>,
+    /// Sums over all attempts.
+    pub usage: Usage,
+    /// What the next thing it does waits for, in words; empty if nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub waiting_for: String,
+}
+
+/// How far a job is, in tasks and bytes.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Progress {
+    /// Tasks called so far, the root included.
+    pub tasks: u64,
+    /// Of these, finished.
+    pub finished: u64,
+    /// Running now.
+    pub running: u64,
+    /// Attempts beyond each task's first.
+    pub retries: u64,
+    /// Bytes read from partitions and objects.
+    pub bytes_read: u64,
+    /// Bytes written to partitions and objects.
+    pub bytes_written: u64,
+    /// The same by entry: a stage is all tasks of one entry.
+    pub stages: BTreeMap<String, Stage>,
+}
+
+/// Tasks of one entry.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Stage {
+    /// Called so far.
+    pub tasks: u64,
+    /// Finished.
+    pub finished: u64,
+    /// Running now.
+    pub running: u64,
+}
+
+/// Body of `POST /v1/jobs`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobRequest {
+    /// `name`, `name:alias` or `name:version`.
+    pub function: String,
+    /// Which entry; empty: the main one.
+    #[serde(default)]
+    pub entry: String,
+    /// The input: any JSON, handed to the function as its bytes.
+    #[serde(default)]
+    pub input: serde_json::Value,
+}
+
+/// `202` of an asynchronous invocation or job.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct AcceptedView {
+    /// Its id; also in `Location`.
+    pub id: JobId,
+}
+
+/// `GET /v1/functions/{name}`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct FunctionView {
+    /// Its name.
+    pub name: FunctionName,
+    /// Newest first.
+    pub versions: Vec<VersionView>,
+    /// Alias to version to weight.
+    pub aliases: BTreeMap<FunctionName, BTreeMap<Digest, u32>>,
+}
+
+/// One version of a function.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct VersionView {
+    /// The version.
+    pub version: Digest,
+    /// SHA-256 of the component.
+    pub component: Digest,
+    /// Its kind.
+    pub kind: ComponentKind,
+    /// When it was deployed.
+    pub deployed_at_ms: u64,
+    /// Bytes of the component.
+    pub component_bytes: u64,
+    /// Bytes of the compiled code.
+    pub compiled_bytes: u64,
+    /// Its imports.
+    pub imports: Vec<String>,
+    /// Its manifest.
+    pub manifest: crate::Manifest,
+}
+
+/// `201` (new) or `200` (was there) of `PUT /v1/functions/{name}`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct DeployedView {
+    /// The function.
+    pub name: FunctionName,
+    /// The version.
+    pub version: Digest,
+    /// Its kind.
+    pub kind: ComponentKind,
+    /// Whether this deploy made the version.
+    pub created: bool,
+    /// Microseconds that admission and compilation took.
+    pub compile_us: u64,
+}
+
+/// Body of `POST /v1/functions/{name}/aliases/{alias}`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AliasRequest {
+    /// Version (or at least 6 leading digits) to weight. An empty map removes the alias.
+    pub weights: BTreeMap<String, u32>,
+}
+
+/// One object of `GET /v1/objects?prefix=`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ObjectView {
+    /// Its key.
+    pub key: String,
+    /// Its size.
+    pub bytes: u64,
+    /// Changes with its content.
+    pub etag: String,
+    /// When it was last written.
+    pub modified_at_ms: u64,
+}
+
+/// A page of a listing. `next` is the `after` parameter of the next page.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Page<T> {
+    /// What was listed.
+    pub items: Vec<T>,
+    /// Absent on the last page.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub next: Option<String>,
+}
+
+/// One entry of `GET /v1/dead-letters`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct DeadLetterView {
+    /// The invocation that was given up.
+    pub id: JobId,
+    /// The function.
+    pub function: FunctionName,
+    /// The version.
+    pub version: Digest,
+    /// When it was accepted.
+    pub accepted_at_ms: u64,
+    /// When it was given up.
+    pub failed_at_ms: u64,
+    /// Attempts made.
+    pub attempts: u32,
+    /// The last error.
+    pub error: Error,
+    /// The job it was retried as.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub retried_as: Option<JobId>,
+}
+
+/// `GET /v1/jobs/{id}/graph`.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct GraphView {
+    /// Tasks in the order they were called; the root first. At most 10,000, then `truncated`.
+    pub tasks: Vec<GraphTask>,
+    /// Whether there are more.
+    pub truncated: bool,
+}
+
+/// One task of a job's graph.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct GraphTask {
+    /// The task.
+    pub id: TaskId,
+    /// Who called it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub parent: Option<TaskId>,
+    /// Which entry.
+    pub entry: String,
+    /// `waiting`, `runnable`, `running`, `blocked`, `committed` or `failed`.
+    pub state: String,
+    /// Tasks whose outputs are its arguments.
+    pub inputs: Vec<TaskId>,
+    /// Attempts so far.
+    pub attempts: u32,
+    /// Bytes of its outputs.
+    pub output_bytes: u64,
+}
+
+/// `GET /v1/partitions/{id}/lineage`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct LineageView {
+    /// The partition, as `<task>.<output>`.
+    pub partition: String,
+    /// The task that makes it.
+    pub task: GraphTask,
+    /// The version of the function that makes it.
+    pub version: Digest,
+    /// The attempt whose output was committed.
+    pub attempt: u32,
+    /// Lineage of the partitions it was made from, to a depth of 16.
+    pub inputs: Vec<LineageView>,
+}

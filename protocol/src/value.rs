@@ -1,0 +1,139 @@
+//! Values: what calls carry and tasks return. Small ones travel inline, large ones by reference.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::{ExecutorId, PartitionId};
+
+/// Bytes, and the partitions that are named inside them. The list is what keeps those partitions alive; the
+/// platform never looks into the bytes.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Payload {
+    /// Opaque to the platform.
+    pub bytes: Bytes,
+    /// Partitions the bytes refer to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refs: Vec<PartitionId>,
+}
+
+impl From<Bytes> for Payload {
+    fn from(bytes: Bytes) -> Self {
+        Self { bytes, refs: Vec::new() }
+    }
+}
+
+/// An argument or result.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Value {
+    /// The bytes themselves.
+    Inline(Payload),
+    /// A whole partition, which need not exist yet.
+    Partition(PartitionId),
+    /// Blocks `first..first + count` of a partition, which need not exist yet.
+    Blocks {
+        /// The partition.
+        partition: PartitionId,
+        /// First block.
+        first: u32,
+        /// How many blocks.
+        count: u32,
+    },
+    /// A byte range of a user's object.
+    Object(ObjectRange),
+}
+
+impl Value {
+    /// The partitions that must exist before a task with this argument can start.
+    pub fn needs(&self) -> Option<PartitionId> {
+        match self {
+            Self::Partition(partition) | Self::Blocks { partition, .. } => Some(*partition),
+            Self::Inline(_) | Self::Object(_) => None,
+        }
+    }
+
+    /// Every partition this value keeps alive.
+    pub fn refers(&self) -> impl Iterator<Item = PartitionId> + '_ {
+        let nested = match self {
+            Self::Inline(payload) => payload.refs.as_slice(),
+            _ => &[],
+        };
+        self.needs().into_iter().chain(nested.iter().copied())
+    }
+}
+
+/// A byte range of an object that a user put in (`PUT /v1/objects/{key}`).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ObjectRange {
+    /// The object's key.
+    pub key: String,
+    /// If set, reading fails with `precondition` once the object is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
+    /// First byte.
+    pub offset: u64,
+    /// How many bytes; `None`: to the end. A range that ends past the object is cut there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<u64>,
+}
+
+/// An output that exists: its bytes, or where a copy of them is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Output {
+    /// At most [`crate::limit::INLINE_BYTES_MAX`] bytes.
+    Inline(Payload),
+    /// A partition in the data plane.
+    Stored(Stored),
+    /// The task returned one of its inputs or one of its children's outputs: this output is that value.
+    Alias(Box<Value>),
+}
+
+impl Output {
+    /// Its size in bytes, as far as this record tells (0 for an alias).
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Inline(payload) => payload.bytes.len() as u64,
+            Self::Stored(stored) => stored.meta.bytes,
+            Self::Alias(_) => 0,
+        }
+    }
+}
+
+/// A partition in the data plane, and the attempt whose copy was committed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Stored {
+    /// Key of the data: unique to the attempt that wrote it.
+    pub key: StoredKey,
+    /// Shape and checksum; equal whenever it is made again.
+    pub meta: PartitionMeta,
+    /// The executor that has it in memory or on its disk, if one is known to.
+    pub at: Option<ExecutorId>,
+    /// Whether the object store has it.
+    pub durable: bool,
+    /// Partitions that its bytes refer to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refs: Vec<PartitionId>,
+}
+
+/// The attempt-unique name of a partition's data; [`fanfold-store`] makes the object path from it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct StoredKey {
+    /// The job, so that a job's data can be removed by prefix.
+    pub job: crate::JobId,
+    /// The partition.
+    pub partition: PartitionId,
+    /// The epoch of the attempt that wrote it.
+    pub epoch: u64,
+    /// The number of the attempt that wrote it.
+    pub attempt: u32,
+}
+
+/// Shape and checksum of a partition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PartitionMeta {
+    /// Bytes of data, footer not counted.
+    pub bytes: u64,
+    /// Number of blocks, at least 1 unless `bytes` is 0.
+    pub blocks: u32,
+    /// crc32c over the data.
+    pub crc32c: u32,
+}
