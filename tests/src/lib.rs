@@ -1,1 +1,3 @@
-//! tests
+//! What the whole-system tests share.
+
+pub mod platform;

@@ -1,2 +1,45 @@
-//! main
-fn main() {}
+//! Every command a contributor needs, and what CI runs: `cargo xtask demo | test | bench | lint | build`.
+//!
+//! Installs what is missing (through rustup, and apt where it runs as root on Debian) or says how to.
+
+mod bench;
+mod build;
+mod demo;
+mod lint;
+mod native;
+mod platform;
+mod shell;
+mod test;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask COMMAND
+
+  demo            build, start a platform, deploy the functions, call them, count the words of the dependencies' sources
+  test [FILTER]   install what tests need, build, run every test
+  bench NAME      run a benchmark (JSON lines on stdout): hello, cold, density, tasks, wordcount, or all
+  lint            formatting, clippy, documentation and dependency rules
+  build           build the `fanfold` binary and the functions";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let rest = args.get(1..).unwrap_or_default();
+    let result = match args.first().map(String::as_str) {
+        Some("demo") => demo::run(),
+        Some("test") => test::run(rest),
+        Some("bench") => bench::run(rest),
+        Some("lint") => lint::run(),
+        Some("build") => build::all().map(|_| ()),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Building the product and the guests, installing the wasm target where it is missing.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+use crate::shell::{cargo, has, output, root, run, target_dir};
+
+/// The target of every guest.
+pub const GUEST_TARGET: &str = "wasm32-wasip2";
+
+/// Where the parts are after a build.
+pub struct Built {
+    /// The `fanfold` binary.
+    pub binary: PathBuf,
+    /// The folder with the functions' components.
+    pub components: PathBuf,
+}
+
+/// Builds everything that runs.
+pub fn all() -> Result<Built> {
+    functions()?;
+    run(&mut cargo(&["build", "--release", "--package", "fanfold-cli"]))?;
+    Ok(built())
+}
+
+/// The places where [`all`] puts things.
+pub fn built() -> Built {
+    let target = target_dir();
+    Built {
+        binary: target.join("release/fanfold"),
+        components: target.join("functions").join(GUEST_TARGET).join("release"),
+    }
+}
+
+/// Builds the functions to components.
+pub fn functions() -> Result<()> {
+    ensure_guest_target()?;
+    let mut build = cargo(&["build", "--release", "--target", GUEST_TARGET]);
+    run(build.current_dir(root().join("functions")).env("CARGO_TARGET_DIR", target_dir().join("functions")))
+}
+
+/// Adds the wasm target through rustup unless it is there.
+pub fn ensure_guest_target() -> Result<()> {
+    let sysroot =
+        output(std::process::Command::new("rustc").args(["--print", "sysroot"]).current_dir(root()))?;
+    let std_lib = PathBuf::from(sysroot.trim()).join("lib/rustlib").join(GUEST_TARGET);
+    if std_lib.exists() {
+        return Ok(());
+    }
+    if !has("rustup", &["--version"]) {
+        anyhow::bail!(
+            "the target {GUEST_TARGET} is missing and rustup is not there to add it: install rustup"
+        );
+    }
+    run(std::process::Command::new("rustup").args(["target", "add", GUEST_TARGET]).current_dir(root()))
+        .with_context(|| format!("could not add the target {GUEST_TARGET}"))
+}

@@ -1,0 +1,44 @@
+//! `cargo xtask lint`: formatting, clippy, documentation, dependency rules.
+
+use anyhow::Result;
+
+use crate::{
+    build::{self, GUEST_TARGET},
+    shell::{self, cargo, has, root, target_dir},
+};
+
+/// Runs every lint; the first that fails ends it.
+pub fn run() -> Result<()> {
+    for component in ["rustfmt", "clippy"] {
+        if !has("cargo", &[if component == "rustfmt" { "fmt" } else { "clippy" }, "--version"]) {
+            shell::run(
+                std::process::Command::new("rustup")
+                    .args(["component", "add", component])
+                    .current_dir(root()),
+            )?;
+        }
+    }
+    let functions = root().join("functions");
+    shell::run(&mut cargo(&["fmt", "--all", "--check"]))?;
+    shell::run(cargo(&["fmt", "--all", "--check"]).current_dir(&functions))?;
+    shell::run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+    build::ensure_guest_target()?;
+    let guests = target_dir().join("functions");
+    shell::run(
+        cargo(&["clippy", "--release", "--target", GUEST_TARGET, "--", "-D", "warnings"])
+            .current_dir(&functions)
+            .env("CARGO_TARGET_DIR", guests),
+    )?;
+    shell::run(
+        cargo(&["doc", "--no-deps", "--workspace", "--document-private-items"])
+            .env("RUSTDOCFLAGS", "-D warnings"),
+    )?;
+    if has("cargo", &["deny", "--version"]) {
+        shell::run(&mut cargo(&["deny", "check", "bans", "licenses", "sources"]))?;
+    } else {
+        eprintln!(
+            "note: cargo-deny is not installed; licence and source rules were not checked (tests check edges)"
+        );
+    }
+    Ok(())
+}
