@@ -1,2 +1,59 @@
-//! main
-fn main() {}
+//! Every performance claim of Fanfold, one command each: `cargo xtask bench NAME`.
+//!
+//! Prints JSON lines. Claims are ratios of things measured in one run on one machine; absolute figures say what that machine
+//! did that day.
+
+mod bare;
+mod cold;
+mod density;
+mod hello;
+mod load;
+mod report;
+mod rest;
+mod server;
+mod tasks;
+mod wordcount;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+const NAMES: [&str; 5] = ["hello", "cold", "density", "tasks", "wordcount"];
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let name = args.first().map_or("", String::as_str);
+    let rest = args.get(1..).unwrap_or_default();
+    if name == bare::SUBCOMMAND {
+        return finish(bare::serve());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    finish(runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(run(name, rest))))
+}
+
+fn finish(result: Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(name: &str, args: &[String]) -> Result<()> {
+    match name {
+        "hello" => hello::run(args).await,
+        "cold" => cold::run(args).await,
+        "density" => density::run(args).await,
+        "tasks" => tasks::run(args).await,
+        "wordcount" => wordcount::run(args).await,
+        "all" => {
+            for name in NAMES {
+                Box::pin(run(name, &[])).await?;
+            }
+            Ok(())
+        }
+        _ => bail!("usage: cargo xtask bench [{}|all]", NAMES.join("|")),
+    }
+}

@@ -23,8 +23,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "fanfold-cli",
         &["fanfold-protocol", "fanfold-gateway", "fanfold-executor", "fanfold-store", "fanfold-client"],
     ),
-    ("fanfold-tests", &["fanfold-protocol", "fanfold-scheduler", "fanfold-client"]),
-    ("fanfold-bench", &["fanfold-client"]),
+    ("fanfold-tests", &["fanfold-protocol", "fanfold-scheduler", "fanfold-store", "fanfold-client"]),
+    ("fanfold-bench", &[]),
     ("xtask", &[]),
 ];
 

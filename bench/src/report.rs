@@ -1,0 +1,42 @@
+//! JSON lines and the few statistics behind them.
+
+use serde_json::{Value, json};
+
+/// Prints one result: the benchmark's name, what was measured, and its figures.
+pub fn line(bench: &str, what: &str, figures: Value) {
+    let mut line = json!({ "bench": bench, "what": what });
+    if let (Some(line), Value::Object(figures)) = (line.as_object_mut(), figures) {
+        line.extend(figures);
+    }
+    println!("{line}");
+}
+
+/// The value below which `share` of the samples lie. The samples get sorted.
+pub fn percentile(samples: &mut [u64], share: f64) -> u64 {
+    samples.sort_unstable();
+    let last = samples.len().saturating_sub(1);
+    samples.get((last as f64 * share).round() as usize).copied().unwrap_or(0)
+}
+
+/// The middle of some figures.
+pub fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Resident memory of a process, in bytes.
+pub fn resident_bytes(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+/// Processor time of a process so far, user and system, in microseconds.
+pub fn cpu_us(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Fields 14 and 15; the second field may contain spaces but ends with the last `)`.
+    let after = stat.rsplit(')').next().unwrap_or_default();
+    let ticks: u64 = after.split_whitespace().skip(11).take(2).filter_map(|t| t.parse::<u64>().ok()).sum();
+    ticks * 10_000
+}

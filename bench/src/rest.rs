@@ -1,0 +1,76 @@
+//! The few REST calls the benchmarks make, over one connection.
+
+use std::net::SocketAddr;
+
+use anyhow::{Result, ensure};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::{HeaderMap, Request, client::conn::http1::SendRequest};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::{net::TcpStream, task::JoinHandle};
+
+/// A connection to a platform.
+pub struct Rest {
+    sender: SendRequest<Full<Bytes>>,
+    _driver: JoinHandle<hyper::Result<()>>,
+}
+
+/// An answer, read whole.
+pub struct Answer {
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Bytes,
+}
+
+impl Rest {
+    /// Connects.
+    pub async fn connect(server: SocketAddr) -> Result<Self> {
+        let stream = TcpStream::connect(server).await?;
+        stream.set_nodelay(true)?;
+        let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        #[allow(clippy::disallowed_methods, reason = "ends with the connection, which `Rest` owns")]
+        let driver = tokio::spawn(connection);
+        Ok(Self { sender, _driver: driver })
+    }
+
+    /// Sends a request; an answer that is no success is an error.
+    pub async fn send(
+        &mut self,
+        method: &str,
+        path: &str,
+        kind: &str,
+        body: impl Into<Bytes>,
+    ) -> Result<Answer> {
+        self.sender.ready().await?;
+        let request = Request::builder().method(method).uri(path).header("host", "bench");
+        let request = request.header("content-type", kind).body(Full::new(body.into()))?;
+        let (head, body) = self.sender.send_request(request).await?.into_parts();
+        let body = body.collect().await?.to_bytes();
+        let shown = String::from_utf8_lossy(&body[..body.len().min(500)]);
+        ensure!(head.status.is_success(), "{method} {path}: {} {shown}", head.status);
+        Ok(Answer { headers: head.headers, body })
+    }
+
+    /// Deploys a component under a manifest.
+    pub async fn deploy(&mut self, name: &str, manifest: &str, component: &[u8]) -> Result<Value> {
+        const BOUNDARY: &str = "fanfold-bench-boundary";
+        let part = |name: &str| {
+            format!(
+                "--{BOUNDARY}\r\ncontent-disposition: form-data; name=\"{name}\"; filename=\"{name}\"\r\n\r\n"
+            )
+        };
+        let mut body = format!("{}{manifest}\r\n{}", part("manifest"), part("component")).into_bytes();
+        body.extend_from_slice(component);
+        body.extend_from_slice(format!("\r\n--{BOUNDARY}--\r\n").as_bytes());
+        let kind = format!("multipart/form-data; boundary={BOUNDARY}");
+        let answer = self.send("PUT", &format!("/v1/functions/{name}"), &kind, body).await?;
+        Ok(serde_json::from_slice(&answer.body)?)
+    }
+
+    /// Calls a function synchronously.
+    pub async fn call(&mut self, function: &str, body: impl Into<Bytes>) -> Result<Answer> {
+        self.send("POST", &format!("/function/{function}"), "application/json", body).await
+    }
+}

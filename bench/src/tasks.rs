@@ -1,0 +1,48 @@
+//! `tasks`: no-op tasks per second from one driver, and the latency of a lone one; fresh instance each.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use crate::{
+    report,
+    rest::Rest,
+    server::{Server, component},
+};
+
+const TASKS: u64 = 10_000;
+const LONE: u64 = 2_000;
+const ROUNDS: usize = 5;
+
+/// Runs the benchmark. An argument is the number of tasks.
+pub async fn run(args: &[String]) -> Result<()> {
+    let tasks = args.first().map(|n| n.parse()).transpose()?.unwrap_or(TASKS);
+    let dir = tempfile::tempdir()?;
+    let server = Server::fanfold(dir.path())?;
+    let mut rest = Rest::connect(server.address).await?;
+    let manifest =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../functions/noop/fanfold.toml"))?;
+    rest.deploy("noop", &manifest, &std::fs::read(component("noop")?)?).await?;
+
+    let mut rates = Vec::new();
+    for _ in 0..ROUNDS {
+        let begin = Instant::now();
+        rest.call("noop", json!({ "tasks": tasks, "lone": false }).to_string()).await?;
+        rates.push(tasks as f64 / begin.elapsed().as_secs_f64());
+    }
+    let best = rates.iter().copied().fold(0.0, f64::max);
+    let figures = json!({ "tasks": tasks, "per_second": report::median(rates).round(), "best_per_second": best.round() });
+    report::line("tasks", "from one driver", figures);
+
+    let answer = rest.call("noop", json!({ "tasks": LONE, "lone": true }).to_string()).await?;
+    let lone: Value = serde_json::from_slice(&answer.body).context("noop answers JSON")?;
+    report::line(
+        "tasks",
+        "lone",
+        json!({ "tasks": LONE, "p50_us": lone["p50_us"], "p99_us": lone["p99_us"] }),
+    );
+    let usage = report::resident_bytes(server.pid());
+    report::line("tasks", "platform", json!({ "resident_bytes": usage }));
+    Ok(())
+}
