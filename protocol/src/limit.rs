@@ -54,6 +54,31 @@ pub const RESULT_KEPT_MS: u64 = 24 * 3_600_000;
 pub const SEGMENT_KEPT_MS: u64 = 24 * 3_600_000;
 /// An owner silent for this long re-reads its epoch after the next write and before it acknowledges.
 pub const EPOCH_TRUSTED_MS: u64 = 60_000;
+/// Asynchronous invocations of one function that wait for a place, unless its manifest allows more: a burst of events
+/// is taken in whole, at about 1 KB of memory each.
+pub const ASYNC_WAITING_MAX: usize = 65_536;
+/// Bytes of inputs that unfinished asynchronous invocations hold in the owner's memory; more is refused.
+pub const ASYNC_INPUT_BYTES_MAX: usize = 256 << 20;
+/// Requests waiting for the owner: each is a client's task that is suspended until its turn.
+pub const OWNER_REQUESTS_MAX: usize = 1024;
+/// Bytes of journal entries that wait while the journal is written; beyond it the owner stops reading executors.
+pub const JOURNAL_WAITING_BYTES_MAX: usize = 64 << 20;
+/// Captured logs of one job, over all its attempts; later lines are dropped and counted.
+pub const JOB_LOG_BYTES_MAX: usize = 4 << 20;
+/// Bytes of ended invocations (outputs, identities) an owner keeps in memory; beyond it the oldest go before their time.
+pub const RESULTS_KEPT_BYTES_MAX: usize = 512 << 20;
+/// How long a dead letter is kept for somebody to look at it.
+pub const DEAD_LETTER_KEPT_MS: u64 = 14 * 24 * 3_600_000;
+/// Bytes of answers kept for idempotency keys; when full, calls with new keys are refused before they run.
+pub const ANSWERS_KEPT_BYTES_MAX: usize = 256 << 20;
+/// Task graphs of ended jobs that can still be looked at.
+pub const GRAPHS_KEPT_MAX: usize = 100;
+/// Segments after which a checkpoint is written: a restart reads at most about this many.
+pub const CHECKPOINT_SEGMENTS: u64 = 1000;
+/// Bytes of entries after which a checkpoint is written.
+pub const CHECKPOINT_BYTES: u64 = 64 << 20;
+/// Time between two updates of a watched job: ten a second is what an eye can follow.
+pub const WATCH_INTERVAL_MS: u64 = 100;
 
 const _: () = assert!(INLINE_BYTES_MAX <= HOST_CALL_BYTES_MAX);
 const _: () = assert!(INLINE_BYTES_MAX * 2 <= SEGMENT_BYTES_MAX);

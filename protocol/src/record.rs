@@ -58,6 +58,16 @@ pub enum Record {
         /// The positions that were ready.
         ready: Vec<u32>,
     },
+    /// A job named a function for the first time; until its end the name means this version to it, so that a replayed
+    /// driver makes the same calls. Written before anything that follows from the call.
+    Resolved {
+        /// The job.
+        job: JobId,
+        /// As its driver wrote it: `name`, `name:alias` or `name:version`.
+        function: String,
+        /// What it means.
+        version: Digest,
+    },
     /// A task failed for good.
     Failed {
         /// The job.
