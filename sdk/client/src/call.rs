@@ -1,7 +1,7 @@
 //! Calling functions: at once with the reply in hand, or accepted now and run later.
 
 use bytes::Bytes;
-use fanfold_protocol::{Digest, rest::AcceptedView};
+use fanfold_protocol::{Digest, JobId, rest::AcceptedView};
 use futures::TryStreamExt as _;
 use reqwest::{
     Method, StatusCode, Url,
@@ -15,6 +15,8 @@ use crate::{
 
 /// Names the version that ran.
 const VERSION: HeaderName = HeaderName::from_static("fanfold-version");
+/// Names the invocation, for its logs.
+const INVOCATION: HeaderName = HeaderName::from_static("fanfold-invocation");
 /// `cold` or `warm`.
 const START: HeaderName = HeaderName::from_static("fanfold-start");
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
@@ -62,6 +64,8 @@ pub struct Head {
     pub headers: HeaderMap,
     /// The version that ran.
     pub version: Option<Digest>,
+    /// The call's id, under which its logs can be read for a while.
+    pub invocation: Option<JobId>,
     /// How long the steps before the reply took, as the gateway measured them.
     pub timing: Timing,
 }
@@ -192,8 +196,9 @@ impl Call {
         let (client, request) = self.request("function")?;
         let reply = client.perform(&request, accept_reply).await?;
         let version = text(&reply.headers, &VERSION).and_then(|v| v.parse().ok());
+        let invocation = text(&reply.headers, &INVOCATION).and_then(|id| id.parse().ok());
         let timing = Timing::parse(&reply.headers);
-        let head = Head { status: reply.status, headers: reply.headers, version, timing };
+        let head = Head { status: reply.status, headers: reply.headers, version, invocation, timing };
         Ok(Streamed { head, body: reply.body })
     }
 

@@ -50,8 +50,8 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (seen, connections) = (Arc::default(), Arc::new(AtomicUsize::new(0)));
-        let task =
-            tokio::spawn(serve(listener, Arc::new(script), Arc::clone(&seen), Arc::clone(&connections)));
+        let mut task = JoinSet::new();
+        task.spawn(serve(listener, Arc::new(script), Arc::clone(&seen), Arc::clone(&connections)));
         Self { address, seen, connections, _task: task }
     }
 
