@@ -1,0 +1,37 @@
+//! What an executor is told at its start. Sizes are bytes.
+
+use std::{ffi::OsString, thread};
+
+use fanfold_protocol::ExecutorId;
+
+/// How much an executor may use and how it compiles.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Its id for this registration.
+    pub executor: ExecutorId,
+    /// Attempts of the scheduled lane that compute at once.
+    pub slots: u32,
+    /// Memory of instances: what the scheduled lane may be assigned, and, counted apart, what direct calls may use.
+    pub memory: u64,
+    /// Memory of the partition cache.
+    pub cache_memory: u64,
+    /// Program and arguments that run [`crate::compile_child`], for example `/proc/self/exe compile-component`.
+    /// Empty: compile in this process, without limits; only for tests and tools that compile what they wrote.
+    pub compiler: Vec<OsString>,
+    /// Whether guests may reach private, loopback and link-local addresses that their manifest allows. For
+    /// development and tests: in production it would open the platform's own network to functions.
+    pub allow_private_egress: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            executor: ExecutorId(1),
+            slots: thread::available_parallelism().map_or(1, |n| n.get() as u32),
+            memory: 4 << 30,
+            cache_memory: 512 << 20,
+            compiler: Vec::new(),
+            allow_private_egress: false,
+        }
+    }
+}

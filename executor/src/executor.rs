@@ -1,0 +1,106 @@
+//! The executor as the composition root sees it: start it, offer it, send it messages, stop it.
+
+use std::sync::Arc;
+
+use fanfold_protocol::{
+    Digest, Error,
+    direct::{DirectLane, Reply, Running},
+    function::{ComponentInfo, FunctionVersion},
+    message::{FromExecutor, Offer, ToExecutor},
+};
+use fanfold_store::Store;
+use tokio::sync::mpsc;
+
+use crate::{
+    Config,
+    direct::{self, Direct},
+    engine::Engine,
+    load::Loader,
+    worker::Worker,
+};
+
+/// What both lanes use. One per process.
+pub struct Shared {
+    /// As it was started.
+    pub config: Config,
+    /// The wasmtime engine.
+    pub engine: Arc<Engine>,
+    /// Components, compiled code, partitions and objects.
+    pub store: Store,
+    /// Components that are ready to be instantiated.
+    pub loader: Loader,
+}
+
+/// A running executor. Clones are handles to the same one.
+#[derive(Clone)]
+pub struct Executor {
+    shared: Arc<Shared>,
+    direct: Arc<Direct>,
+    worker: Worker,
+}
+
+impl Executor {
+    /// Makes the engine and starts the scheduled lane. What that lane has to say goes to `events`.
+    ///
+    /// # Errors
+    /// [`fanfold_protocol::Kind::Platform`] where this machine cannot run the engine, or the store cannot be read.
+    pub async fn start(
+        config: Config,
+        store: Store,
+        events: mpsc::Sender<FromExecutor>,
+    ) -> Result<Self, Error> {
+        let engine = Arc::new(Engine::start()?);
+        let loader = Loader::new(&config, engine.clone(), store.clone()).await?;
+        let shared = Arc::new(Shared { config, engine, store, loader });
+        let worker = Worker::start(shared.clone(), events).await?;
+        let direct = Arc::new(Direct::new(shared.clone()));
+        Ok(Self { shared, direct, worker })
+    }
+
+    /// What it offers to a scheduler.
+    pub fn offer(&self) -> Offer {
+        let config = &self.shared.config;
+        Offer {
+            executor: config.executor,
+            cpu_millis: config.slots.saturating_mul(1000),
+            memory: config.memory,
+            gpu: 0,
+        }
+    }
+
+    /// Hands it a message of the scheduled lane; waits while its queue is full.
+    ///
+    /// # Errors
+    /// [`fanfold_protocol::Code::Draining`] after [`Executor::stop`].
+    pub async fn send(&self, message: ToExecutor) -> Result<(), Error> {
+        self.worker.send(message).await
+    }
+
+    /// Stops what still runs, in both lanes, and waits until it is gone. The caller drains first.
+    pub async fn stop(self) {
+        self.worker.stop().await;
+        self.direct.stop().await;
+    }
+}
+
+impl DirectLane for Executor {
+    fn prepare(&self, component: Digest) -> Running<'_, ComponentInfo> {
+        Box::pin(self.shared.loader.prepare(component))
+    }
+
+    fn http(
+        &self,
+        function: Arc<FunctionVersion>,
+        request: http::Request<fanfold_protocol::direct::Body>,
+    ) -> Running<'_, Reply> {
+        Box::pin(direct::http::serve(&self.direct, function, request))
+    }
+
+    fn call(
+        &self,
+        function: Arc<FunctionVersion>,
+        request: http::Request<fanfold_protocol::direct::Body>,
+    ) -> Running<'_, Reply> {
+        Box::pin(direct::call(&self.direct, function, request))
+    }
+}
