@@ -1,8 +1,8 @@
 //! Building the product and the guests, installing the wasm target where it is missing.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, process::Command};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::shell::{cargo, has, output, root, run, target_dir};
 
@@ -35,24 +35,20 @@ pub fn built() -> Built {
 
 /// Builds the functions to components.
 pub fn functions() -> Result<()> {
-    ensure_guest_target()?;
+    ensure_target(GUEST_TARGET)?;
     let mut build = cargo(&["build", "--release", "--target", GUEST_TARGET]);
     run(build.current_dir(root().join("functions")).env("CARGO_TARGET_DIR", target_dir().join("functions")))
 }
 
-/// Adds the wasm target through rustup unless it is there.
-pub fn ensure_guest_target() -> Result<()> {
-    let sysroot =
-        output(std::process::Command::new("rustc").args(["--print", "sysroot"]).current_dir(root()))?;
-    let std_lib = PathBuf::from(sysroot.trim()).join("lib/rustlib").join(GUEST_TARGET);
-    if std_lib.exists() {
+/// Adds a target through rustup unless it is there.
+pub fn ensure_target(target: &str) -> Result<()> {
+    let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(root()))?;
+    if PathBuf::from(sysroot.trim()).join("lib/rustlib").join(target).exists() {
         return Ok(());
     }
     if !has("rustup", &["--version"]) {
-        anyhow::bail!(
-            "the target {GUEST_TARGET} is missing and rustup is not there to add it: install rustup"
-        );
+        bail!("the target {target} is missing and rustup is not there to add it: install rustup");
     }
-    run(std::process::Command::new("rustup").args(["target", "add", GUEST_TARGET]).current_dir(root()))
-        .with_context(|| format!("could not add the target {GUEST_TARGET}"))
+    run(Command::new("rustup").args(["target", "add", target]).current_dir(root()))
+        .with_context(|| format!("could not add the target {target}"))
 }

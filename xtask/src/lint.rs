@@ -22,7 +22,7 @@ pub fn run() -> Result<()> {
     shell::run(&mut cargo(&["fmt", "--all", "--check"]))?;
     shell::run(cargo(&["fmt", "--all", "--check"]).current_dir(&functions))?;
     shell::run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
-    build::ensure_guest_target()?;
+    build::ensure_target(GUEST_TARGET)?;
     let guests = target_dir().join("functions");
     shell::run(
         cargo(&["clippy", "--release", "--target", GUEST_TARGET, "--", "-D", "warnings"])

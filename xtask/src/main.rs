@@ -5,6 +5,7 @@
 mod bench;
 mod build;
 mod demo;
+mod foreign;
 mod lint;
 mod native;
 mod platform;

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::{
-    build,
+    build, foreign,
     shell::{self, cargo, has},
 };
 
@@ -16,7 +16,12 @@ pub fn run(filter: &[String]) -> Result<()> {
         eprintln!("note: cargo-nextest is not installed; using cargo test (slower, same tests)");
         &["test", "--release", "--workspace", "--lib", "--bins", "--tests"]
     };
-    let environment = [("FANFOLD_BIN", &built.binary), ("FANFOLD_COMPONENTS", &built.components)];
+    let foreign = foreign::build()?;
+    let environment = [
+        ("FANFOLD_BIN", &built.binary),
+        ("FANFOLD_COMPONENTS", &built.components),
+        ("FANFOLD_FOREIGN", &foreign),
+    ];
     shell::run(cargo(tests).args(filter).envs(environment))?;
     if filter.is_empty() {
         shell::run(cargo(&["test", "--release", "--doc", "--workspace"]).envs(environment))?;
