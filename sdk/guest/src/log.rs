@@ -1,0 +1,34 @@
+//! Log lines, kept with the invocation.
+
+use std::fmt;
+
+/// How important a line is.
+pub use crate::raw::Level;
+
+/// Writes one line. The macros [`debug!`](crate::debug), [`info!`](crate::info), [`warn!`](crate::warn) and
+/// [`error!`](crate::error) format it.
+pub fn log(level: Level, message: fmt::Arguments<'_>) {
+    match message.as_str() {
+        Some(text) => crate::host::log(level, text),
+        None => crate::host::log(level, &message.to_string()),
+    }
+}
+
+macro_rules! levels {
+    ($dollar:tt $($name:ident $level:ident $what:literal;)+) => {$(
+        #[doc = $what]
+        #[macro_export]
+        macro_rules! $name {
+            ($dollar($dollar arg:tt)+) => {
+                $crate::log($crate::Level::$level, ::core::format_args!($dollar($dollar arg)+))
+            };
+        }
+    )+};
+}
+
+levels! { $
+    debug Debug "Logs a line that helps to find mistakes; takes what `format!` takes.";
+    info Info "Logs a line worth knowing; takes what `format!` takes.";
+    warn Warn "Logs a line about something that may be wrong; takes what `format!` takes.";
+    error Error "Logs a line about something that is wrong; takes what `format!` takes.";
+}
