@@ -6,7 +6,7 @@ use std::{
     hash::{Hash, Hasher},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::Duration,
@@ -60,7 +60,7 @@ pub(crate) const REFUSED: WasmFeatures = WasmFeatures::GC
 pub struct Engine {
     wasm: wasmtime::Engine,
     key: String,
-    _ticker: Ticker,
+    ticker: Ticker,
 }
 
 impl Engine {
@@ -76,12 +76,17 @@ impl Engine {
         let wasm = wasm.map_err(|e| Error::internal(format!("the WebAssembly engine does not start: {e:#}")))?;
         let key = key(&wasm);
         let ticker = Ticker::start(wasm.clone())?;
-        Ok(Self { wasm, key, _ticker: ticker })
+        Ok(Self { wasm, key, ticker })
     }
 
     /// The engine.
     pub fn wasm(&self) -> &wasmtime::Engine {
         &self.wasm
+    }
+
+    /// Epoch ticks since the start: a clock of about a millisecond that costs one load.
+    pub fn tick(&self) -> u64 {
+        self.ticker.shared.ticks.load(Ordering::Relaxed)
     }
 
     /// Names everything that compiled code depends on besides its component: engine version, settings, processor
@@ -106,7 +111,6 @@ fn pooled(fraction: u32) -> wasmtime::Result<wasmtime::Engine> {
         .max_unused_warm_slots(WARM_SLOTS_MAX)
         .linear_memory_keep_resident(MEMORY_RESIDENT)
         .table_keep_resident(TABLE_RESIDENT)
-        .memory_protection_keys(Enabled::No)
         .pagemap_scan(Enabled::Auto);
     let mut config = config();
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
@@ -142,7 +146,8 @@ fn config() -> wasmtime::Config {
 
 /// The proposals that an engine of these settings accepts; admission validates with the same set.
 pub(crate) fn features() -> WasmFeatures {
-    config().get_wasm_features()
+    // Wasmtime's defaults: the third edition of WebAssembly, and components.
+    WasmFeatures::WASM3.union(WasmFeatures::COMPONENT_MODEL).difference(REFUSED)
 }
 
 /// See [`Engine::key`].
@@ -169,31 +174,38 @@ impl Hasher for Fingerprint {
 
 /// The thread that advances the engine's epoch. Joined on drop.
 struct Ticker {
-    stop: Arc<AtomicBool>,
+    shared: Arc<Ticks>,
     thread: Option<thread::JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Ticks {
+    stop: AtomicBool,
+    ticks: AtomicU64,
 }
 
 impl Ticker {
     fn start(engine: wasmtime::Engine) -> Result<Self, Error> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
+        let shared = Arc::new(Ticks::default());
+        let clock = shared.clone();
         let run = move || {
-            while !stopped.load(Ordering::Relaxed) {
+            while !clock.stop.load(Ordering::Relaxed) {
                 thread::park_timeout(TICK);
                 engine.increment_epoch();
+                clock.ticks.fetch_add(1, Ordering::Relaxed);
             }
         };
         let thread = thread::Builder::new()
             .name("fanfold-epoch".to_owned())
             .spawn(run)
             .map_err(|e| Error::internal(format!("the epoch thread does not start: {e}")))?;
-        Ok(Self { stop, thread: Some(thread) })
+        Ok(Self { shared, thread: Some(thread) })
     }
 }
 
 impl Drop for Ticker {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
             // It does not panic, and there is nothing to do about it if it did.
@@ -202,5 +214,3 @@ impl Drop for Ticker {
     }
 }
 
-#[cfg(test)]
-mod tests;

@@ -24,7 +24,11 @@ pub use limits::Limits;
 pub use logs::{Level, LogOverflow, LogSink, Source};
 pub use time::Time;
 
-use crate::{egress, engine::Engine, task::TaskHost};
+use crate::{
+    egress,
+    engine::Engine,
+    task::{self, HasTask, TaskHost},
+};
 
 /// Resources (streams, requests, futures, …) that one instance may hold at once.
 const RESOURCES_MAX: usize = 65_536;
@@ -65,6 +69,22 @@ impl WasiView for Guest {
 impl WasiHttpView for Guest {
     fn http(&mut self) -> WasiHttpCtxView<'_> {
         WasiHttpCtxView { hooks: &mut self.egress, table: &mut self.table, ctx: &mut self.http }
+    }
+}
+
+impl HasTask for Guest {
+    fn task(&mut self) -> Option<&mut TaskHost> {
+        self.task.as_mut()
+    }
+
+    fn log(&mut self, level: task::Level, line: &str) -> wasmtime::Result<()> {
+        let level = match level {
+            task::Level::Debug => Level::Debug,
+            task::Level::Info => Level::Info,
+            task::Level::Warn => Level::Warn,
+            task::Level::Error => Level::Error,
+        };
+        Ok(self.logs.line(Source::Log, Some(level), line)?)
     }
 }
 

@@ -9,9 +9,10 @@ use std::{
     time::Duration,
 };
 
-use fanfold_protocol::{TaskId, function::FunctionVersion};
+use fanfold_protocol::{JobId, TaskId, function::FunctionVersion};
 use rand_core::TryRng;
 use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
 use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiCtxBuilder};
 
 /// Which clocks and randomness a guest has.
@@ -32,6 +33,16 @@ impl Time {
     /// What `function` gets as task `task` of a job that was accepted at `start_ms`.
     pub fn of(function: &FunctionVersion, start_ms: u64, task: TaskId) -> Self {
         if function.deterministic() { Self::Virtual { start_ms, seed: task } } else { Self::Real }
+    }
+
+    /// What `function` gets in a call that belongs to no job: as the root task of one that is accepted now.
+    pub fn of_call(function: &FunctionVersion) -> Self {
+        if !function.deterministic() {
+            return Self::Real;
+        }
+        let job = Uuid::now_v7();
+        let start_ms = job.get_timestamp().map_or(0, |at| at.to_unix().0 * 1000);
+        Self::Virtual { start_ms, seed: TaskId::root(JobId(job)) }
     }
 
     pub(super) fn apply(self, wasi: &mut WasiCtxBuilder) {
