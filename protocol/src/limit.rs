@@ -44,6 +44,8 @@ pub const GENERATOR_AHEAD_MAX: u32 = 16;
 pub const SEGMENT_BYTES_MAX: usize = 4 << 20;
 /// Entries waiting for one group commit: bounds memory when the store is slow.
 pub const JOURNAL_QUEUE_MAX: usize = 4096;
+/// Bytes of entries waiting for a group commit, or for room on a full disk: sixteen whole segments.
+pub const JOURNAL_QUEUE_BYTES_MAX: usize = 64 << 20;
 /// Messages waiting between an executor and an owner, each way.
 pub const MESSAGE_QUEUE_MAX: usize = 4096;
 /// Bytes of one problem's message: an error never becomes a payload.
@@ -82,3 +84,43 @@ pub const WATCH_INTERVAL_MS: u64 = 100;
 
 const _: () = assert!(INLINE_BYTES_MAX <= HOST_CALL_BYTES_MAX);
 const _: () = assert!(INLINE_BYTES_MAX * 2 <= SEGMENT_BYTES_MAX);
+
+// What one task may hold through its host calls. Each bounds the host memory that a guest can claim.
+
+/// Arguments of one call.
+pub const CALL_ARGS_MAX: usize = 1 << 16;
+/// Inline bytes and names of one call, all arguments together: a call is one message.
+pub const CALL_BYTES_MAX: usize = 1 << 20;
+/// Partitions named in one payload.
+pub const PAYLOAD_REFS_MAX: usize = 1 << 16;
+/// Handles to futures a task holds at once: as many as fit in one `wait`.
+pub const FUTURES_HELD_MAX: usize = WAIT_FUTURES_MAX;
+/// Open readers of one task: a merge reads one per input.
+pub const READERS_MAX: usize = 1 << 16;
+/// Unfinished writers of one task.
+pub const WRITERS_MAX: usize = 1 << 10;
+/// Generators whose outputs a task takes at once.
+pub const GENERATORS_MAX: usize = 1 << 10;
+/// Blocks of one partition: its index is read and kept as a whole.
+pub const BLOCKS_MAX: u32 = 1 << 20;
+/// Bytes of answers that a driver's executor keeps for a later `get`; beyond it they are asked for again.
+pub const ANSWERS_HELD_BYTES_MAX: usize = 16 << 20;
+/// Dropped futures that wait for the next message of their driver.
+pub const DROPS_HELD_MAX: usize = 64;
+/// Times one `read` has a lost partition made again before it gives up.
+pub const RECOVERIES_MAX: u32 = 4;
+/// Bytes that one task has read ahead, over all its readers.
+pub const READ_AHEAD_BYTES_MAX: usize = 16 << 20;
+/// A partition at most this long is read from the store as a whole and kept in memory for its other readers.
+pub const LOAD_WHOLE_BYTES_MAX: u64 = 8 << 20;
+/// Bytes of an object's key: as in S3.
+pub const OBJECT_KEY_BYTES_MAX: usize = 1024;
+/// Bytes of one object that a function puts: it passes through the executor's memory in one piece.
+pub const FUNCTION_OBJECT_BYTES_MAX: usize = 64 << 20;
+/// Objects on one page of a listing.
+pub const LIST_PAGE_MAX: usize = 1000;
+/// Partitions that are uploaded at once by one executor.
+pub const UPLOADS_MAX: usize = 4;
+/// How long a lazily stored partition waits for its upload: most temporaries of a job are freed before.
+pub const LAZY_UPLOAD_DELAY_MS: u64 = 3_000;
+const _: () = assert!(SEGMENT_BYTES_MAX <= JOURNAL_QUEUE_BYTES_MAX);

@@ -1,0 +1,276 @@
+//! One object store, as the rest of this crate uses it: errors are ours, absence is a value, requests are counted.
+//!
+//! Two ways to write: *synced* survives power loss once it returns, *unsynced* survives only the process, for what can
+//! be made again. Object stores over a network know no difference.
+
+mod read;
+
+use std::{path::Path as FilePath, sync::Arc};
+
+use bytes::Bytes;
+use fanfold_protocol::Error;
+use futures::{StreamExt as _, TryStreamExt as _};
+use object_store::{
+    MultipartUpload, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload,
+    local::LocalFileSystem, memory::InMemory, path::Path,
+};
+
+use crate::{
+    directory::{
+        Directory, blocking,
+        list::{self, Query},
+        read::Meta,
+        remove_tree, sync_folder,
+    },
+    errors::{io_error, storage},
+    paths::{self, Layout},
+    requests::{Counted, Counters, Requests, count},
+};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Backend(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    synced: Arc<dyn ObjectStore>,
+    unsynced: Arc<dyn ObjectStore>,
+    directory: Option<Directory>,
+    counters: Arc<Counters>,
+}
+
+impl Backend {
+    pub(crate) fn memory() -> Self {
+        let memory = Arc::new(InMemory::new());
+        Self::over(memory.clone(), memory, None)
+    }
+
+    pub(crate) async fn directory(root: &FilePath) -> Result<Self, Error> {
+        let Local { directory, synced, unsynced } = Local::open(root).await?;
+        Ok(Self::over(Arc::new(synced), Arc::new(unsynced), Some(directory)))
+    }
+
+    pub(crate) fn over(
+        synced: Arc<dyn ObjectStore>,
+        unsynced: Arc<dyn ObjectStore>,
+        directory: Option<Directory>,
+    ) -> Self {
+        let counters = Arc::new(Counters::default());
+        let counted = |inner| Arc::new(Counted { inner, counters: counters.clone() });
+        Self(Arc::new(Inner { synced: counted(synced), unsynced: counted(unsynced), directory, counters }))
+    }
+
+    pub(crate) fn local(&self) -> Option<&Directory> {
+        self.0.directory.as_ref()
+    }
+
+    fn store(&self) -> &Arc<dyn ObjectStore> {
+        &self.0.synced
+    }
+
+    pub(crate) fn layout(&self) -> Layout {
+        if self.local().is_some() { Layout::Tree } else { Layout::Flat }
+    }
+
+    pub(crate) fn requests(&self) -> Requests {
+        self.0.counters.snapshot()
+    }
+
+    /// Replaces an object whole; its new etag.
+    pub(crate) async fn put(&self, path: &Path, payload: PutPayload) -> Result<Option<String>, Error> {
+        let put = self.store().put(path, payload).await.map_err(|e| storage("write", path, &e))?;
+        Ok(put.e_tag)
+    }
+
+    /// Replaces an object that can be made again.
+    pub(crate) async fn put_unsynced(&self, path: &Path, payload: PutPayload) -> Result<(), Error> {
+        self.0.unsynced.put(path, payload).await.map_err(|e| storage("write", path, &e)).map(|_| ())
+    }
+
+    /// Creates an object. `false`: there is one already, perhaps by an earlier try of this same call (a store over a
+    /// network repeats a request whose answer was lost), so the caller must read it.
+    pub(crate) async fn create(&self, path: &Path, payload: PutPayload) -> Result<bool, Error> {
+        let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        match self.store().put_opts(path, payload, options).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::AlreadyExists { .. }) => Ok(false),
+            Err(e) => Err(storage("create", path, &e)),
+        }
+    }
+
+    /// Creates an object that only the owner of the process may read.
+    pub(crate) async fn create_private(&self, path: &Path, bytes: Bytes) -> Result<bool, Error> {
+        let Some(directory) = self.local() else { return self.create(path, bytes.into()).await };
+        count(&self.0.counters.put);
+        let file = directory.file(path);
+        blocking(move || {
+            crate::directory::create_private(&file, &bytes)
+                .map_err(|e| io_error("create", file.display(), &e))
+        })
+        .await
+    }
+
+    /// Makes sure that an object that is there stays there through a power loss. Other stores need nothing.
+    pub(crate) async fn sync_entry(&self, path: &Path) -> Result<(), Error> {
+        let Some(directory) = self.local() else { return Ok(()) };
+        let file = directory.file(path);
+        blocking(move || {
+            let folder = file.parent().unwrap_or(&file);
+            sync_folder(folder).map_err(|e| io_error("sync", folder.display(), &e))
+        })
+        .await
+    }
+
+    pub(crate) async fn multipart(&self, path: &Path) -> Result<Box<dyn MultipartUpload>, Error> {
+        self.store().put_multipart(path).await.map_err(|e| storage("write", path, &e))
+    }
+
+    /// Removes an object; whether there was one.
+    pub(crate) async fn delete(&self, path: &Path) -> Result<bool, Error> {
+        match self.store().delete(path).await {
+            Ok(()) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(e) => Err(storage("remove", path, &e)),
+        }
+    }
+
+    /// Removes objects; those that are not there are no error.
+    pub(crate) async fn delete_all(&self, paths: Vec<Path>) -> Result<(), Error> {
+        let paths = futures::stream::iter(paths.into_iter().map(Ok)).boxed();
+        let mut removed = self.store().delete_stream(paths);
+        let mut first = Ok(());
+        while let Some(result) = removed.next().await {
+            match result {
+                Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(e) if first.is_ok() => first = Err(storage("remove", &Path::default(), &e)),
+                Err(_) => {}
+            }
+        }
+        first
+    }
+
+    /// Removes everything below a folder.
+    pub(crate) async fn delete_below(&self, folder: &Path) -> Result<(), Error> {
+        if let Some(directory) = self.local() {
+            count(&self.0.counters.delete);
+            let folder = directory.file(folder);
+            return blocking(move || {
+                remove_tree(&folder).map_err(|e| io_error("remove", folder.display(), &e))
+            })
+            .await;
+        }
+        let found =
+            self.store().list(Some(folder)).map_ok(|meta| meta.location).try_collect::<Vec<_>>().await;
+        self.delete_all(found.map_err(|e| storage("list", folder, &e))?).await
+    }
+
+    /// Every path below a folder, as far as it can be listed.
+    #[cfg(feature = "test-support")]
+    pub(crate) async fn everything(&self, folder: &Path) -> Vec<String> {
+        self.store()
+            .list(Some(folder))
+            .filter_map(async |meta| Some(meta.ok()?.location.to_string()))
+            .collect()
+            .await
+    }
+
+    /// Names of the objects directly in a folder that sort after `after` and not after `until`, sorted.
+    pub(crate) async fn names(
+        &self,
+        folder: &Path,
+        after: &str,
+        until: Option<&str>,
+    ) -> Result<Vec<String>, Error> {
+        let within = {
+            let until = until.map(str::to_owned);
+            move |name: &str| until.as_deref().is_none_or(|until| name <= until)
+        };
+        if let Some(directory) = self.local() {
+            count(&self.0.counters.list);
+            let (folder, after) = (directory.file(folder), after.to_owned());
+            return blocking(move || {
+                let names =
+                    list::names(&folder, &after).map_err(|e| io_error("list", folder.display(), &e))?;
+                Ok(names.into_iter().take_while(|name| within(name)).collect())
+            })
+            .await;
+        }
+        let offset = folder.clone().join(after);
+        let mut listed = self.store().list_with_offset(Some(folder), &offset);
+        let mut names = Vec::new();
+        while let Some(meta) = listed.try_next().await.map_err(|e| storage("list", folder, &e))?
+            && let Some(name) = meta.location.filename()
+            && within(name)
+        {
+            names.push(name.to_owned());
+        }
+        Ok(names)
+    }
+
+    /// Users' keys that begin with `prefix` and are greater than `after`, in byte order, at most `limit`.
+    pub(crate) async fn keys(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<(String, Meta)>, Error> {
+        let objects = paths::objects();
+        if let Some(directory) = self.local() {
+            count(&self.0.counters.list);
+            let (folder, prefix, after) = (directory.file(&objects), prefix.to_owned(), after.to_owned());
+            return blocking(move || {
+                list::keys(&folder, &Query { prefix: &prefix, after: &after, limit })
+                    .map_err(|e| io_error("list", folder.display(), &e))
+            })
+            .await;
+        }
+        // Stores of plain strings list in order, by whole parts of a prefix; the rest is filtered here.
+        let offset = Path::parse(format!("objects/{after}")).unwrap_or_else(|_| objects.clone());
+        let mut listed = self.store().list_with_offset(Some(&objects), &offset);
+        let mut found = Vec::new();
+        while found.len() < limit
+            && let Some(meta) = listed.try_next().await.map_err(|e| storage("list", &objects, &e))?
+        {
+            let key = meta.location.as_ref().strip_prefix("objects/").unwrap_or_default();
+            if key.starts_with(prefix) && key > after {
+                found.push((key.to_owned(), meta_of(&meta)));
+            } else if key > prefix {
+                break;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// A directory and the object stores that write to it.
+pub(crate) struct Local {
+    pub(crate) directory: Directory,
+    pub(crate) synced: LocalFileSystem,
+    pub(crate) unsynced: LocalFileSystem,
+}
+
+impl Local {
+    pub(crate) async fn open(root: &FilePath) -> Result<Self, Error> {
+        let root = root.to_owned();
+        blocking(move || {
+            let directory = Directory::open(&root)?;
+            let local = LocalFileSystem::new_with_prefix(directory.root())
+                .map_err(|e| storage("open", &Path::default(), &e))?
+                .with_automatic_cleanup(true);
+            Ok(Self { directory, synced: local.clone().with_fsync(true), unsynced: local })
+        })
+        .await
+    }
+}
+
+fn meta_of(meta: &object_store::ObjectMeta) -> Meta {
+    Meta {
+        bytes: meta.size,
+        etag: bare(meta.e_tag.as_deref().unwrap_or_default()).to_owned(),
+        modified_at_ms: meta.last_modified.timestamp_millis().max(0) as u64,
+    }
+}
+
+/// An etag without the quotes that HTTP puts round it.
+pub(crate) fn bare(etag: &str) -> &str {
+    etag.trim_matches('"')
+}

@@ -1,0 +1,186 @@
+//! Reading. A directory's files are read directly (see [`crate::directory`]); other stores through `object_store`.
+
+use std::{fs::File, io, ops::Range, sync::Arc};
+
+use bytes::Bytes;
+use fanfold_protocol::Error;
+use futures::{StreamExt as _, TryStreamExt as _, stream::BoxStream};
+use object_store::{GetOptions, GetRange, GetResult, ObjectStoreExt as _, path::Path};
+
+use super::{Backend, meta_of};
+use crate::{
+    directory::{
+        blocking,
+        read::{self, Meta},
+    },
+    errors::{io_error, storage},
+    requests::count,
+};
+
+/// Bytes of one read of a streamed object.
+const STREAM_BYTES: u64 = 1 << 20;
+
+/// An object's bytes in pieces.
+pub(crate) type Pieces = BoxStream<'static, Result<Bytes, Error>>;
+
+impl Backend {
+    pub(crate) async fn head(&self, path: &Path) -> Result<Option<Meta>, Error> {
+        if self.local().is_some() {
+            return self.open_file(path, |_, meta| Ok(meta)).await;
+        }
+        absent(path, self.store().head(path).await.map(|meta| meta_of(&meta)))
+    }
+
+    /// The whole object.
+    pub(crate) async fn get(&self, path: &Path) -> Result<Option<Bytes>, Error> {
+        if self.local().is_some() {
+            return self.open_file(path, |file, meta| read::read_at(&file, 0..meta.bytes)).await;
+        }
+        let got = async { self.store().get(path).await?.bytes().await };
+        absent(path, got.await)
+    }
+
+    /// The bytes of `range` and what object they are of; fewer where it ends before the range does.
+    pub(crate) async fn get_range(
+        &self,
+        path: &Path,
+        range: Range<u64>,
+    ) -> Result<Option<(Bytes, Meta)>, Error> {
+        if self.local().is_some() {
+            return self
+                .open_file(path, move |file, meta| Ok((read::read_at(&file, cut(range, &meta))?, meta)))
+                .await;
+        }
+        if range.is_empty() {
+            return Ok(self.head(path).await?.map(|meta| (Bytes::new(), meta)));
+        }
+        self.collect(path, self.request(path, bounded(range)).await?).await
+    }
+
+    /// The last `length` bytes, or all there are.
+    pub(crate) async fn get_tail(&self, path: &Path, length: u64) -> Result<Option<(Bytes, Meta)>, Error> {
+        if self.local().is_some() {
+            let tail = move |file: File, meta: Meta| {
+                Ok((read::read_at(&file, meta.bytes.saturating_sub(length)..meta.bytes)?, meta))
+            };
+            return self.open_file(path, tail).await;
+        }
+        self.collect(path, self.request(path, GetRange::Suffix(length)).await?).await
+    }
+
+    /// The bytes from `range.start`, in pieces. They are those of the object as it is now, whatever replaces it.
+    pub(crate) async fn stream(
+        &self,
+        path: &Path,
+        range: Range<u64>,
+    ) -> Result<Option<(Meta, Pieces)>, Error> {
+        if self.local().is_some() {
+            let opened = self.open_file(path, |file, meta| Ok((file, meta))).await?;
+            return Ok(opened.map(|(file, meta)| {
+                let range = cut(range, &meta);
+                (meta, file_pieces(Arc::new(file), path.clone(), range))
+            }));
+        }
+        if range.is_empty() {
+            return Ok(self.head(path).await?.map(|meta| (meta, futures::stream::empty().boxed())));
+        }
+        Ok(match self.request(path, bounded(range)).await? {
+            Found::None => None,
+            Found::Past(meta) => Some((meta, futures::stream::empty().boxed())),
+            Found::Some(got) => {
+                let (meta, path) = (meta_of(&got.meta), path.clone());
+                Some((meta, got.into_stream().map_err(move |e| storage("read", &path, &e)).boxed()))
+            }
+        })
+    }
+
+    async fn request(&self, path: &Path, range: GetRange) -> Result<Found, Error> {
+        let start = match &range {
+            GetRange::Bounded(range) => range.start,
+            GetRange::Offset(offset) => *offset,
+            GetRange::Suffix(_) => 0,
+        };
+        match self.store().get_opts(path, GetOptions { range: Some(range), ..GetOptions::default() }).await {
+            Ok(got) => Ok(Found::Some(Box::new(got))),
+            Err(object_store::Error::NotFound { .. }) => Ok(Found::None),
+            // Stores refuse a range that begins at or past the end, each with its own error; here it is empty.
+            Err(e) => match self.head(path).await? {
+                Some(meta) if start >= meta.bytes => Ok(Found::Past(meta)),
+                Some(_) => Err(storage("read", path, &e)),
+                None => Ok(Found::None),
+            },
+        }
+    }
+
+    async fn collect(&self, path: &Path, found: Found) -> Result<Option<(Bytes, Meta)>, Error> {
+        match found {
+            Found::None => Ok(None),
+            Found::Past(meta) => Ok(Some((Bytes::new(), meta))),
+            Found::Some(got) => {
+                let meta = meta_of(&got.meta);
+                Ok(absent(path, got.bytes().await)?.map(|bytes| (bytes, meta)))
+            }
+        }
+    }
+
+    /// Opens a file of the directory and does something with it; `None` where there is none.
+    async fn open_file<T: Send + 'static>(
+        &self,
+        path: &Path,
+        then: impl FnOnce(File, Meta) -> io::Result<T> + Send + 'static,
+    ) -> Result<Option<T>, Error> {
+        count(&self.0.counters.get);
+        let file = self.local().map(|directory| directory.file(path)).unwrap_or_default();
+        let path = path.clone();
+        blocking(move || {
+            let opened = read::open(&file).and_then(|opened| {
+                opened.map(|(file, metadata)| then(file, Meta::from(&metadata))).transpose()
+            });
+            opened.map_err(|e| io_error("read", path.as_ref(), &e))
+        })
+        .await
+    }
+}
+
+enum Found {
+    None,
+    /// It is there, and shorter than the range's start.
+    Past(Meta),
+    Some(Box<GetResult>),
+}
+
+/// A range may be a user's wish; memory is reserved only for what is there.
+fn cut(range: Range<u64>, meta: &Meta) -> Range<u64> {
+    let end = range.end.min(meta.bytes);
+    range.start.min(end)..end
+}
+
+fn bounded(range: Range<u64>) -> GetRange {
+    if range.end == u64::MAX { GetRange::Offset(range.start) } else { GetRange::Bounded(range) }
+}
+
+fn file_pieces(file: Arc<File>, path: Path, range: Range<u64>) -> Pieces {
+    futures::stream::try_unfold(range, move |left| {
+        let (file, path) = (file.clone(), path.clone());
+        async move {
+            if left.is_empty() {
+                return Ok(None);
+            }
+            let next = left.start..left.end.min(left.start + STREAM_BYTES);
+            let end = next.end;
+            let read = move || read::read_at(&file, next).map_err(|e| io_error("read", path.as_ref(), &e));
+            let piece = blocking(read).await?;
+            // Files are replaced whole, never cut: an empty piece is somebody else's doing and ends the stream.
+            Ok((!piece.is_empty()).then_some((piece, end..left.end)))
+        }
+    })
+    .boxed()
+}
+
+fn absent<T>(path: &Path, got: object_store::Result<T>) -> Result<Option<T>, Error> {
+    match got {
+        Ok(value) => Ok(Some(value)),
+        Err(object_store::Error::NotFound { .. }) => Ok(None),
+        Err(e) => Err(storage("read", path, &e)),
+    }
+}

@@ -1,0 +1,213 @@
+//! Users' objects: `PUT`, `GET`, `HEAD`, `DELETE` and listing of `/v1/objects`, and the guests' reads of them.
+//!
+//! An object is replaced whole or not at all: readers see the old or the new one, and a failed upload leaves nothing.
+//! Keys are plain strings in which `/` has no meaning but for people: `a` and `a/b` can both exist.
+
+use std::{
+    ops::Range,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use bytes::Bytes;
+use fanfold_protocol::{
+    Code, Error, Kind, limit,
+    rest::{ObjectView, Page},
+    value::ObjectRange,
+};
+use futures::{Stream, StreamExt as _};
+use object_store::MultipartUpload;
+
+use crate::{
+    backend::{Backend, bare},
+    directory::read::Meta,
+    errors::storage,
+    paths,
+};
+
+/// An object's bytes in pieces of at most 1 MiB (other stores: as they come).
+pub type ObjectStream = futures::stream::BoxStream<'static, Result<Bytes, Error>>;
+
+/// Bytes of one part of an upload, and of an object that is written in one request. S3 wants at least 5 MiB; two are
+/// in memory at a time.
+const PART_BYTES: usize = 8 << 20;
+/// Objects in one page of a listing, whatever was asked for.
+pub const LIST_LIMIT_MAX: usize = 10_000;
+
+/// The objects of a store.
+#[derive(Debug)]
+pub struct Objects {
+    backend: Backend,
+}
+
+impl Objects {
+    pub(crate) fn new(backend: Backend) -> Self {
+        Self { backend }
+    }
+
+    /// Writes an object from a stream, durably. Until it returns, readers see what was there before; if the stream
+    /// fails or this future is dropped, nothing changes.
+    ///
+    /// # Errors
+    /// `invalid` for a key that is no key or a body over [`limit::OBJECT_BYTES_MAX`]; the stream's own error; `platform`.
+    pub async fn put(
+        &self,
+        key: &str,
+        mut body: impl Stream<Item = Result<Bytes, Error>> + Send + Unpin,
+    ) -> Result<ObjectView, Error> {
+        let path = paths::object(self.backend.layout(), key)?;
+        let mut total = 0;
+        let first = Part::gather(&mut body, &mut total).await?;
+        let etag = if first.last {
+            self.backend.put(&path, first.pieces.into_iter().collect()).await?
+        } else {
+            let mut upload = self.backend.multipart(&path).await?;
+            match send_parts(&mut *upload, first, &mut body, &mut total, &path).await {
+                Ok(etag) => etag,
+                Err(e) => {
+                    // What remains where this fails too is swept up, by the next open or the bucket's own rule.
+                    let _ = upload.abort().await;
+                    return Err(e);
+                }
+            }
+        };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let etag = bare(etag.as_deref().unwrap_or_default()).to_owned();
+        Ok(ObjectView { key: key.to_owned(), bytes: total, etag, modified_at_ms: now.as_millis() as u64 })
+    }
+
+    /// What is known of an object.
+    ///
+    /// # Errors
+    /// `not-found` / `object`, `invalid`, `platform`.
+    pub async fn head(&self, key: &str) -> Result<ObjectView, Error> {
+        let path = paths::object(self.backend.layout(), key)?;
+        let meta = self.backend.head(&path).await?.ok_or_else(|| no_object(key))?;
+        Ok(view(key.to_owned(), meta))
+    }
+
+    /// A byte range of an object as a stream. A range that ends past the object is cut there.
+    ///
+    /// # Errors
+    /// `not-found` / `object`; `conflict` / `precondition` where the object has another etag; `invalid`, `platform`.
+    pub async fn get(&self, range: &ObjectRange) -> Result<(ObjectView, ObjectStream), Error> {
+        let key = &range.key;
+        let path = paths::object(self.backend.layout(), key)?;
+        let end = range.length.map_or(u64::MAX, |length| range.offset.saturating_add(length));
+        let found = self.backend.stream(&path, range.offset..end).await?;
+        let (meta, pieces) = found.ok_or_else(|| no_object(key))?;
+        check_etag(key, range.etag.as_deref(), &meta)?;
+        Ok((view(key.clone(), meta), pieces))
+    }
+
+    /// The bytes of a range in one request; fewer where the object ends before it. For guests, whose ranges are short.
+    ///
+    /// # Errors
+    /// As [`Objects::get`].
+    pub async fn read(&self, key: &str, etag: Option<&str>, range: Range<u64>) -> Result<Bytes, Error> {
+        let path = paths::object(self.backend.layout(), key)?;
+        let (bytes, meta) = self.backend.get_range(&path, range).await?.ok_or_else(|| no_object(key))?;
+        check_etag(key, etag, &meta)?;
+        Ok(bytes)
+    }
+
+    /// Objects whose keys begin with `prefix` (any string) and are greater than `after`, in byte order, at most `limit`
+    /// and [`LIST_LIMIT_MAX`] of them. `next` is the `after` of the next page.
+    ///
+    /// # Errors
+    /// `platform`.
+    pub async fn list(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<ObjectView>, Error> {
+        let limit = limit.clamp(1, LIST_LIMIT_MAX);
+        // One more than asked for tells whether there is a next page.
+        let mut found = self.backend.keys(prefix, after.unwrap_or_default(), limit + 1).await?;
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let next = found.last().filter(|_| more).map(|(key, _)| key.clone());
+        Ok(Page { items: found.into_iter().map(|(key, meta)| view(key, meta)).collect(), next })
+    }
+
+    /// Removes an object.
+    ///
+    /// # Errors
+    /// `not-found` / `object`, `invalid`, `platform`.
+    pub async fn delete(&self, key: &str) -> Result<(), Error> {
+        let path = paths::object(self.backend.layout(), key)?;
+        if self.backend.delete(&path).await? { Ok(()) } else { Err(no_object(key)) }
+    }
+}
+
+/// Some of a body: whole pieces as they came, not copied.
+struct Part {
+    pieces: Vec<Bytes>,
+    /// Whether the body ends with it.
+    last: bool,
+}
+
+impl Part {
+    /// What follows the last part.
+    const END: Self = Self { pieces: Vec::new(), last: true };
+
+    /// Takes at least [`PART_BYTES`] from a body, or what is left of it. `total` counts and caps the whole body.
+    async fn gather(
+        body: &mut (impl Stream<Item = Result<Bytes, Error>> + Unpin),
+        total: &mut u64,
+    ) -> Result<Self, Error> {
+        let (mut pieces, mut bytes) = (Vec::new(), 0);
+        while bytes < PART_BYTES {
+            let Some(piece) = body.next().await else { return Ok(Self { pieces, last: true }) };
+            let piece = piece?;
+            bytes += piece.len();
+            *total += piece.len() as u64;
+            if *total > limit::OBJECT_BYTES_MAX {
+                let max = limit::OBJECT_BYTES_MAX >> 30;
+                let message =
+                    format!("an object has at most {max} GiB; put larger data in as several objects");
+                return Err(Error::new(Kind::Invalid, Code::BodyTooLarge, message));
+            }
+            pieces.push(piece);
+        }
+        Ok(Self { pieces, last: false })
+    }
+}
+
+/// Sends a body's parts, each while the next one is gathered; the new object's etag.
+async fn send_parts(
+    upload: &mut dyn MultipartUpload,
+    first: Part,
+    body: &mut (impl Stream<Item = Result<Bytes, Error>> + Unpin),
+    total: &mut u64,
+    path: &object_store::path::Path,
+) -> Result<Option<String>, Error> {
+    let failed = |e| storage("write", path, &e);
+    let mut part = first;
+    // A body that ends with a whole part has nothing left for another: stores refuse empty ones.
+    while !part.pieces.is_empty() {
+        let sending = upload.put_part(part.pieces.into_iter().collect());
+        let sending = async { sending.await.map_err(failed) };
+        let next = async { if part.last { Ok(Part::END) } else { Part::gather(body, total).await } };
+        ((), part) = futures::try_join!(sending, next)?;
+    }
+    Ok(upload.complete().await.map_err(failed)?.e_tag)
+}
+
+fn view(key: String, meta: Meta) -> ObjectView {
+    ObjectView { key, bytes: meta.bytes, etag: meta.etag, modified_at_ms: meta.modified_at_ms }
+}
+
+fn check_etag(key: &str, wanted: Option<&str>, meta: &Meta) -> Result<(), Error> {
+    match wanted {
+        Some(etag) if bare(etag) != meta.etag => {
+            let message = format!("the object `{key}` is another one by now: its etag is `{}`", meta.etag);
+            Err(Error::new(Kind::Conflict, Code::Precondition, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn no_object(key: &str) -> Error {
+    Error::not_found(Code::Object, format!("there is no object `{key}`"))
+}
