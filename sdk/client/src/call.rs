@@ -15,8 +15,6 @@ use crate::{
 
 /// Names the version that ran.
 const VERSION: HeaderName = HeaderName::from_static("fanfold-version");
-/// Names the invocation, for its logs.
-const INVOCATION: HeaderName = HeaderName::from_static("fanfold-invocation");
 /// `cold` or `warm`.
 const START: HeaderName = HeaderName::from_static("fanfold-start");
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
@@ -196,7 +194,7 @@ impl Call {
         let (client, request) = self.request("function")?;
         let reply = client.perform(&request, accept_reply).await?;
         let version = text(&reply.headers, &VERSION).and_then(|v| v.parse().ok());
-        let invocation = text(&reply.headers, &INVOCATION).and_then(|id| id.parse().ok());
+        let invocation = crate::request::invocation(&reply.headers);
         let timing = Timing::parse(&reply.headers);
         let head = Head { status: reply.status, headers: reply.headers, version, invocation, timing };
         Ok(Streamed { head, body: reply.body })

@@ -49,6 +49,8 @@ pub enum Error {
         problem: Box<Problem>,
         /// How long it asked to be left alone.
         retry_after: Option<Duration>,
+        /// The call that failed, for its logs.
+        invocation: Option<JobId>,
     },
     /// The answer is none that a Fanfold gateway gives.
     #[error("{url} does not answer like a Fanfold gateway: {what}")]

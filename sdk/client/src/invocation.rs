@@ -85,7 +85,7 @@ impl Invocation {
     /// [`Error::Failed`] where it failed or was cancelled.
     pub async fn result(&self) -> Result<Bytes, Error> {
         let view = self.wait().await?;
-        self.succeeded(&view)?;
+        self.outcome(&view)?;
         self.client.bytes(&Request::get(self.url(Some("output"))).timeout(None)).await
     }
 
@@ -97,28 +97,24 @@ impl Invocation {
         self.client.stream(&Request::get(self.url(Some("output"))).timeout(None)).await
     }
 
-    /// What it has written until now, as NDJSON of [`LogLine`].
-    ///
-    /// # Errors
-    /// As for [`Invocation::status`].
-    pub async fn logs(&self) -> Result<ByteStream, Error> {
-        self.client.stream(&Request::get(self.url(Some("logs"))).timeout(None)).await
-    }
-
-    /// What it writes, line by line, until it has ended.
+    /// What it has written, line by line; with `follow`, until it has ended.
     ///
     /// # Errors
     /// As for [`Invocation::status`]; the stream ends with an error where the connection breaks.
-    pub async fn follow_logs(&self) -> Result<impl Stream<Item = Result<LogLine, Error>> + Send, Error> {
+    pub async fn log_lines(
+        &self,
+        follow: bool,
+    ) -> Result<impl Stream<Item = Result<LogLine, Error>> + Send + 'static, Error> {
         let url = self.url(Some("logs"));
         let what = url.to_string();
-        let body = self.client.stream(&Request::get(url).query("follow", "true").timeout(None)).await?;
+        let request = if follow { Request::get(url).query("follow", "true") } else { Request::get(url) };
+        let body = self.client.stream(&request.timeout(None)).await?;
         let parse = move |line: Bytes| {
             serde_json::from_slice(&line)
                 .map_err(|e| Error::Unexpected { url: what.clone(), what: format!("a log line: {e}") })
         };
         let lines = lines(body).try_filter(|line| futures::future::ready(!line.is_empty()));
-        Ok(lines.map(move |line| line.and_then(&parse)).boxed())
+        Ok(lines.map(move |line| line.and_then(&parse)))
     }
 
     /// Asks for it to be stopped. It has ended when [`Invocation::wait`] says so.
@@ -141,8 +137,11 @@ impl Invocation {
         &self.client
     }
 
-    /// Refuses what `view` says did not succeed.
-    pub(crate) fn succeeded(&self, view: &JobView) -> Result<(), Error> {
+    /// Whether `view`, of an invocation that has ended, says that it succeeded.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] with the reason where it did not.
+    pub fn outcome(&self, view: &JobView) -> Result<(), Error> {
         use fanfold_protocol::rest::State;
         let error = match (view.state, &view.error) {
             (State::Succeeded, _) => return Ok(()),

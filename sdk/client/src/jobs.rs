@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fanfold_protocol::rest::{AcceptedView, JobRequest, JobView, Page};
+use fanfold_protocol::rest::{AcceptedView, CostView, JobRequest, JobView, Page};
 use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
 
 use crate::{Client, Error, Invocation, lines::events, request::Request};
@@ -59,7 +59,7 @@ impl Invocation {
     ///
     /// # Errors
     /// As for [`Invocation::status`].
-    pub async fn cost(&self) -> Result<serde_json::Value, Error> {
+    pub async fn cost(&self) -> Result<CostView, Error> {
         self.client().json(&Request::get(self.job_url("cost"))).await
     }
 

@@ -104,5 +104,5 @@ fn refused(key: &str, status: StatusCode) -> Error {
         code,
         retryable: matches!(kind, Kind::Overloaded | Kind::Platform),
     };
-    Error::Refused { problem: Box::new(problem), retry_after: None }
+    Error::Refused { problem: Box::new(problem), retry_after: None, invocation: None }
 }

@@ -3,7 +3,7 @@
 use std::{future::Future, time::Duration};
 
 use bytes::Bytes;
-use fanfold_protocol::rest::Problem;
+use fanfold_protocol::{JobId, rest::Problem};
 use futures::{StreamExt as _, TryStreamExt as _, stream::BoxStream};
 use reqwest::{
     Method, Response, StatusCode, Url,
@@ -150,6 +150,9 @@ fn deploy_form(
 
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
+/// Names the invocation that an answer belongs to.
+const INVOCATION: HeaderName = HeaderName::from_static("fanfold-invocation");
+
 /// A key that nobody else uses: 128 random bits.
 pub(crate) fn new_key() -> HeaderValue {
     let key = format!("{:032x}", rand::random::<u128>());
@@ -267,6 +270,7 @@ async fn problem(response: Response) -> Result<Result<Error, ByteStream>, Error>
         return Ok(Err(chunks(response)));
     }
     let retry_after = retry_after(response.headers());
+    let invocation = invocation(response.headers());
     let mut rest = chunks(response);
     let mut body = Vec::new();
     while body.len() < PROBLEM_BYTES_MAX {
@@ -274,10 +278,15 @@ async fn problem(response: Response) -> Result<Result<Error, ByteStream>, Error>
         body.extend_from_slice(&chunk);
     }
     Ok(match serde_json::from_slice::<Problem>(&body) {
-        Ok(problem) => Ok(Error::Refused { problem: Box::new(problem), retry_after }),
+        Ok(problem) => Ok(Error::Refused { problem: Box::new(problem), retry_after, invocation }),
         // A function may answer with problems of its own; they have other members.
         Err(_) => Err(futures::stream::iter([Ok(body.into())]).chain(rest).boxed()),
     })
+}
+
+/// The id of the call that an answer belongs to.
+pub(crate) fn invocation(headers: &HeaderMap) -> Option<JobId> {
+    headers.get(INVOCATION)?.to_str().ok()?.parse().ok()
 }
 
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {

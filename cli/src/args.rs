@@ -1,0 +1,103 @@
+//! The command line: every command, its options, and their help.
+
+use clap::{Parser, Subcommand};
+
+use crate::{commands::ClientCommand, doctor, new, up};
+
+/// Fanfold runs WebAssembly functions over data in object storage.
+#[derive(Debug, Parser)]
+#[command(name = "fanfold", version, propagate_version = true, arg_required_else_help = true)]
+#[command(after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the function failed.")]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+
+    /// Address of the gateway [default: http://127.0.0.1:7070]; its token is read from FANFOLD_TOKEN
+    #[arg(long, global = true, env = "FANFOLD_URL", hide_env_values = true)]
+    pub url: Option<String>,
+
+    /// Print JSON: one document, or one line per item of a stream
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// All commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the whole platform in this process, with its data in one directory
+    Up(up::Args),
+    /// Check this machine and say how to fix what it lacks
+    Doctor(doctor::Args),
+    /// Write a new function's project
+    New(new::Args),
+    /// The limited child process that compiles one component. Started by the executor.
+    #[command(hide = true)]
+    CompileComponent,
+    /// Everything that asks a gateway.
+    #[command(flatten)]
+    Client(ClientCommand),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, error::ErrorKind};
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn commands_are_understood() {
+        for line in [
+            "fanfold up --dir d --listen 127.0.0.1:0 --slots 2 --memory 4GiB --json",
+            "fanfold doctor --dir d",
+            "fanfold new hello --template task",
+            "fanfold deploy functions/echo --component echo.wasm",
+            "fanfold deploy --build",
+            "fanfold ls --json",
+            "fanfold describe echo",
+            "fanfold invoke echo:prod --data hello --arg a --arg=-b",
+            "fanfold invoke echo --async --wait --file -",
+            "fanfold logs -f 01890a5d-ac96-774b-bcce-b302099a8057",
+            "fanfold alias echo prod 3fa2bc=90 77aa01=10",
+            "fanfold rollback echo",
+            "fanfold rm echo",
+            "fanfold job run wordcount --input {} --json",
+            "fanfold job show 01890a5d-ac96-774b-bcce-b302099a8057 --cost",
+            "fanfold job graph 01890a5d-ac96-774b-bcce-b302099a8057 --summary",
+            "fanfold object put --recursive dir sources/",
+            "fanfold object get a/b -o file",
+            "fanfold object rm a b",
+            "fanfold part lineage 00000000000000000000000000000001.0",
+            "fanfold dead-letters retry 01890a5d-ac96-774b-bcce-b302099a8057",
+            "fanfold --url http://h:1 ls",
+        ] {
+            assert!(parse(line).is_ok(), "{line}: {}", parse(line).unwrap_err());
+        }
+    }
+
+    #[test]
+    fn mistakes_are_refused_before_anything_happens() {
+        for (line, kind) in [
+            ("fanfold up", ErrorKind::MissingRequiredArgument),
+            ("fanfold up --dir d --slots 0", ErrorKind::ValueValidation),
+            ("fanfold up --dir d --memory lots", ErrorKind::ValueValidation),
+            ("fanfold logs 17", ErrorKind::ValueValidation),
+            ("fanfold part get abc", ErrorKind::ValueValidation),
+            ("fanfold invoke echo --data a --file b", ErrorKind::ArgumentConflict),
+            ("fanfold invoke echo --wait", ErrorKind::MissingRequiredArgument),
+            ("fanfold new hello --template cobol", ErrorKind::InvalidValue),
+            ("fanfold depoly", ErrorKind::InvalidSubcommand),
+        ] {
+            assert_eq!(parse(line).map(|_| ()).unwrap_err().kind(), kind, "{line}");
+        }
+    }
+}

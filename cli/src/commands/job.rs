@@ -1,0 +1,170 @@
+//! `fanfold job`: batch jobs from start to bill.
+
+use clap::Subcommand;
+use fanfold_client::{
+    Client, Invocation,
+    rest::{JobRequest, JobView, State},
+};
+use fanfold_protocol::JobId;
+use futures::{StreamExt as _, TryStreamExt as _};
+use serde_json::{Value, json};
+
+use crate::{
+    commands::{input, job_view, save::Target},
+    failure::Failure,
+    output::{Output, note},
+    progress,
+};
+
+/// `job`.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start a job and watch it to its end
+    Run(Run),
+    /// List jobs, newest first
+    Ls {
+        /// At most this many
+        #[arg(short = 'n', long, default_value_t = 20)]
+        limit: usize,
+    },
+    /// Show where a job stands
+    Show {
+        /// The job
+        id: JobId,
+        /// Show its bill
+        #[arg(long)]
+        cost: bool,
+    },
+    /// Watch a job to its end
+    Watch {
+        /// The job
+        id: JobId,
+    },
+    /// Stop a job
+    Cancel {
+        /// The job
+        id: JobId,
+    },
+    /// Read the output of a job that has succeeded
+    Output {
+        /// The job
+        id: JobId,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Show a job's tasks
+    Graph {
+        /// The job
+        id: JobId,
+        /// One line per stage instead of one per task
+        #[arg(long)]
+        summary: bool,
+    },
+}
+
+/// `job run`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: fanfold job run wordcount --input '{\"prefix\": \"texts/\", \"top\": 10}'")]
+pub struct Run {
+    /// NAME, NAME:ALIAS or NAME:VERSION
+    function: String,
+    /// The input as JSON, @FILE to read it from a file, - to read it from stdin
+    #[arg(short, long, default_value = "null")]
+    input: String,
+    /// Which entry of the function
+    #[arg(long, default_value = "")]
+    entry: String,
+    /// Print the id and do not wait
+    #[arg(long)]
+    detach: bool,
+}
+
+/// Runs one of them.
+pub async fn run(client: &Client, command: Command, out: Output) -> Result<(), Failure> {
+    match command {
+        Command::Run(args) => start(client, args, out).await,
+        Command::Ls { limit } => {
+            let jobs: Vec<JobView> = client.jobs().take(limit).try_collect().await?;
+            out.print(&jobs, |jobs| job_view::listing(jobs))
+        }
+        Command::Show { id, cost: true } => out.print(&client.invocation(id).cost().await?, job_view::bill),
+        Command::Show { id, cost: false } => {
+            out.print(&client.invocation(id).status().await?, job_view::details)
+        }
+        Command::Watch { id } => watch(&client.invocation(id), out).await.map(drop),
+        Command::Cancel { id } => {
+            let invocation = client.invocation(id);
+            invocation.cancel().await?;
+            out.print(&invocation.wait().await?, |view| format!("{id} {}", job_view::state(view.state)))
+        }
+        Command::Output { id, target } => {
+            let body = client.invocation(id).output().await?;
+            target.save("output", body, None, out).await.map(drop)
+        }
+        Command::Graph { id, summary } => {
+            let graph = client.invocation(id).graph().await?;
+            match (summary, out.json) {
+                (true, true) => out.json(&job_view::stages(&graph)),
+                (true, false) => out.text(job_view::stages_table(&graph)),
+                (false, _) => out.print(&graph, job_view::tasks),
+            }
+        }
+    }
+}
+
+async fn start(client: &Client, args: Run, out: Output) -> Result<(), Failure> {
+    let input = read_input(&args.input).await?;
+    let request = JobRequest { function: args.function, entry: args.entry, input };
+    let invocation = client.run_job(&request).await?;
+    let id = invocation.id();
+    if args.detach {
+        return out.print(&json!({ "id": id }), |_| id.to_string());
+    }
+    if !out.json {
+        note(format_args!("job {id}"));
+    }
+    let view = watch(&invocation, out).await?;
+    // A program reads the output with `job output`; a person wants to see it now.
+    if !out.json && view.output_bytes.unwrap_or(0) > 0 {
+        out.stream(invocation.output().await?).await?;
+    }
+    Ok(())
+}
+
+async fn read_input(text: &str) -> Result<Value, Failure> {
+    let bytes = match text.strip_prefix('@') {
+        Some(path) => tokio::fs::read(path).await.map_err(|e| Failure::file(path.as_ref(), &e))?,
+        None if text == "-" => input::stdin().await?.to_vec(),
+        None => text.as_bytes().to_vec(),
+    };
+    serde_json::from_slice(&bytes).map_err(|e| {
+        Failure::usage(format!("the input is not JSON: {e}"), "quote it for the shell: --input '{\"a\": 1}'")
+    })
+}
+
+/// Shows progress until the job has ended; one that did not succeed is a failure.
+async fn watch(invocation: &Invocation, out: Output) -> Result<JobView, Failure> {
+    let bar = progress::job("");
+    let mut views = Box::pin(invocation.watch());
+    let mut last = None;
+    while let Some(view) = views.try_next().await? {
+        bar.set_prefix(view.function.to_string());
+        progress::show_job(&bar, &view);
+        last = Some(view);
+    }
+    bar.finish_and_clear();
+    let view = last.ok_or_else(|| Failure::new("the gateway told nothing of the job", "try again"))?;
+    if out.json {
+        out.json(&view)?;
+    } else {
+        note(job_view::summary(&view));
+    }
+    match view.state {
+        State::Succeeded => Ok(view),
+        _ => Err(invocation.outcome(&view).err().map_or_else(|| unreachable_state(&view), Failure::from)),
+    }
+}
+
+fn unreachable_state(view: &JobView) -> Failure {
+    Failure::new(format!("the job is {}", job_view::state(view.state)), "look at it with `fanfold job show`")
+}

@@ -1,0 +1,59 @@
+//! What to do about each failure that the platform names.
+
+use fanfold_protocol::{Code, Kind};
+
+/// Whether the function, not the platform or the request, is to blame.
+pub fn is_guests_fault(kind: Kind) -> bool {
+    matches!(kind, Kind::Guest | Kind::Limit)
+}
+
+/// The next step.
+pub fn fix(code: Code) -> &'static str {
+    match code {
+        Code::Name => "choose another name",
+        Code::Manifest => "correct fanfold.toml; docs/functions.md lists its keys",
+        Code::NotWasm | Code::MalformedComponent => {
+            "build it with `cargo build --release --target wasm32-wasip2`, or deploy with --build"
+        }
+        Code::MissingImports => "build it against WASI 0.2 and fanfold:function only",
+        Code::NoExport => "export wasi:http/incoming-handler, wasi:cli/run or fanfold:function/handler",
+        Code::ComponentTooLarge => "set `strip = true` and `opt-level = \"s\"` in the release profile",
+        Code::BodyTooLarge => "put the data in as an object (`fanfold object put`) and pass its key",
+        Code::Method => "call it with another method; docs/rest.md lists them",
+        Code::RequestTimeout => "send the request faster, or in smaller parts",
+        Code::Request | Code::Call => "correct the request; `fanfold help COMMAND` shows how",
+        Code::Token => "put the gateway's token into FANFOLD_TOKEN",
+        Code::Egress => "add the origin to egress.allow in fanfold.toml",
+        Code::Function => "`fanfold ls` lists what is deployed",
+        Code::Version => "`fanfold describe NAME` lists versions and aliases",
+        Code::Invocation => "`fanfold job ls` lists jobs; results are kept for 24 hours",
+        Code::Partition => "a partition lives as long as something refers to it; run the job again",
+        Code::Object => "`fanfold object ls` lists objects",
+        Code::Route => "check FANFOLD_URL, and that platform and CLI are of the same version",
+        Code::DeadLetter => "`fanfold dead-letters ls` lists them",
+        Code::Fenced => "another gateway has taken this directory over; use that one",
+        Code::DirectoryInUse => "stop the other platform, or give this one its own --dir",
+        Code::IdempotencyKey => "use a new key for a new request",
+        Code::AlreadyFinished => "nothing is left to do",
+        Code::Precondition => "the object has changed; list again and repeat",
+        Code::QueueFull => "try again later, or raise concurrency in fanfold.toml",
+        Code::Memory => "try again later, or start the platform with more --memory",
+        Code::Draining => "the platform is stopping; try again when it is back",
+        Code::Trap | Code::ExitStatus | Code::ErrorReturned => "mend the function",
+        Code::MalformedResponse => "make the function answer once, with a valid status and headers",
+        Code::NonDeterministic => "remove what differs between runs, or set deterministic = false",
+        Code::Timeout => "raise `timeout` in fanfold.toml",
+        Code::OutOfMemory => "raise resources.memory (or memory_max) in fanfold.toml",
+        Code::StackOverflow => "recurse less deeply",
+        Code::LogOverflow => "log less: 1 MiB is kept per attempt",
+        Code::OutputTooLarge => "return less, or write an object or partition",
+        Code::Compile => "make the component smaller, or its functions shorter",
+        Code::Deadline => "give the task a later deadline",
+        Code::ExecutorLost | Code::PartitionLost => "run it again",
+        Code::Corrupt => "restore the data from its source; the platform's log names the file",
+        Code::Cancelled => "run it again if that was not meant",
+        Code::Storage => "look at the platform's log; its directory may be unreachable",
+        Code::DiskFull => "free space on the platform's disk",
+        Code::Internal => "look at the platform's log and report this",
+    }
+}

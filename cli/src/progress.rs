@@ -1,0 +1,70 @@
+//! Progress on stderr, where a person watches it; nothing elsewhere.
+
+use std::time::Duration;
+
+use fanfold_client::rest::{JobView, Stage};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::units;
+
+/// Bytes on their way. `None` where the total is not known.
+pub fn bytes(what: &str, total: Option<u64>) -> ProgressBar {
+    let (bar, template) = match total {
+        Some(total) => (
+            ProgressBar::new(total),
+            "{msg} [{bar:30}] {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec}",
+        ),
+        None => (ProgressBar::no_length(), "{msg} {spinner} {binary_bytes} {binary_bytes_per_sec}"),
+    };
+    styled(bar, template).with_message(what.to_owned())
+}
+
+/// Something that takes a while and says nothing about how long.
+pub fn spinner(what: &str) -> ProgressBar {
+    let bar = styled(ProgressBar::no_length(), "{spinner} {msg} {elapsed}").with_message(what.to_owned());
+    bar.enable_steady_tick(Duration::from_millis(120));
+    bar
+}
+
+/// Tasks of a job.
+pub fn job(what: &str) -> ProgressBar {
+    let bar = styled(ProgressBar::new(1), "{prefix} [{bar:30}] {pos}/{len} tasks {elapsed} {msg}");
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar.with_prefix(what.to_owned())
+}
+
+/// Shows where a job stands.
+pub fn show_job(bar: &ProgressBar, view: &JobView) {
+    bar.set_length(view.progress.tasks.max(1));
+    bar.set_position(view.progress.finished);
+    bar.set_message(describe(view));
+}
+
+/// `map 12/40, reduce 0/8, 1.2 GiB read`, or what it waits for.
+pub fn describe(view: &JobView) -> String {
+    let progress = &view.progress;
+    let mut parts: Vec<String> =
+        progress.stages.iter().filter(|(name, _)| !name.is_empty()).map(stage).collect();
+    if progress.bytes_read > 0 {
+        parts.push(format!("{} read", units::bytes(progress.bytes_read)));
+    }
+    if progress.retries > 0 {
+        parts.push(format!("{} retries", progress.retries));
+    }
+    if !view.waiting_for.is_empty() && progress.running == 0 {
+        parts.push(format!("waits for {}", view.waiting_for));
+    }
+    parts.join(", ")
+}
+
+fn stage((name, stage): (&String, &Stage)) -> String {
+    format!("{name} {}/{}", stage.finished, stage.tasks)
+}
+
+fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
+    // The templates above are constants; one that indicatif refuses would show as its default.
+    match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style.progress_chars("=> ")),
+        Err(_) => bar,
+    }
+}

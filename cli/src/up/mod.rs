@@ -1,0 +1,139 @@
+//! `fanfold up`: the whole platform in one process, with its data in one directory.
+
+mod machine;
+mod platform;
+mod signals;
+
+use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf};
+
+use serde_json::json;
+
+use crate::{failure::Failure, output::Output, units};
+
+pub use machine::{available_memory, raise_open_files};
+
+/// `up`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: fanfold up --dir /var/lib/fanfold")]
+pub struct Args {
+    /// Where all data lives; made if missing
+    #[arg(long)]
+    dir: PathBuf,
+    /// Address to serve REST on; port 0 takes a free one
+    #[arg(long, default_value = "127.0.0.1:7070")]
+    listen: SocketAddr,
+    /// Tasks that compute at once [default: this machine's cpus]
+    #[arg(long)]
+    slots: Option<NonZeroU32>,
+    /// Memory for functions, such as 4GiB [default: three quarters of what this machine or its cgroup has]
+    #[arg(long, value_parser = units::parse_bytes)]
+    memory: Option<u64>,
+    /// Memory for partitions that tasks hand to each other, out of --memory [default: an eighth of it]
+    #[arg(long, value_parser = units::parse_bytes)]
+    cache_memory: Option<u64>,
+    /// Ask every client for the token in this environment variable
+    #[arg(long, value_name = "NAME")]
+    token_env: Option<String>,
+    /// Serve other machines without asking for a token
+    #[arg(long, conflicts_with = "token_env")]
+    insecure: bool,
+    /// Let functions reach private addresses that their manifest allows; for development
+    #[arg(long)]
+    allow_private_egress: bool,
+    /// What to log on stderr: error, warn, info, debug, or directives like `fanfold_gateway=debug`
+    #[arg(long, env = "FANFOLD_LOG", default_value = "info")]
+    log: String,
+}
+
+/// Runs the platform until it is told to stop.
+pub fn run(args: &Args, out: Output) -> Result<(), Failure> {
+    let settings = settings(args)?;
+    start_log(&args.log)?;
+    machine::raise_open_files();
+    let platform = platform::Platform::start(&settings)?;
+    tell_ready(args, &platform, out)?;
+    platform.run_until_stopped()
+}
+
+/// Everything decided before anything is started.
+pub struct Settings {
+    /// Where data lives.
+    pub dir: PathBuf,
+    /// Where to serve.
+    pub listen: SocketAddr,
+    /// What clients must know.
+    pub token: Option<String>,
+    /// Tasks that compute at once.
+    pub slots: u32,
+    /// Bytes for functions.
+    pub memory: u64,
+    /// Bytes for partitions.
+    pub cache_memory: u64,
+    /// Whether functions may reach private addresses.
+    pub allow_private_egress: bool,
+}
+
+fn settings(args: &Args) -> Result<Settings, Failure> {
+    let memory = args.memory.unwrap_or_else(|| available_memory() / 4 * 3);
+    let cache_memory = args.cache_memory.unwrap_or(memory / 8);
+    if cache_memory >= memory {
+        return Err(Failure::usage("--cache-memory leaves nothing of --memory", "make it smaller"));
+    }
+    Ok(Settings {
+        dir: args.dir.clone(),
+        listen: args.listen,
+        token: token(args)?,
+        slots: args.slots.map_or_else(machine::cpus, NonZeroU32::get),
+        memory: memory - cache_memory,
+        cache_memory,
+        allow_private_egress: args.allow_private_egress,
+    })
+}
+
+fn token(args: &Args) -> Result<Option<String>, Failure> {
+    match &args.token_env {
+        Some(name) => match std::env::var(name) {
+            Ok(token) if token.len() >= 16 => Ok(Some(token)),
+            Ok(_) => Err(Failure::usage(
+                format!("the token in {name} is too short to be secret"),
+                "use 16 or more random characters: `openssl rand -hex 32`",
+            )),
+            Err(_) => Err(Failure::usage(
+                format!("{name} is not set"),
+                format!("export {name}, or drop --token-env"),
+            )),
+        },
+        None if args.listen.ip().is_loopback() || args.insecure => Ok(None),
+        None => Err(Failure::usage(
+            format!("{} can be reached from other machines, and no token protects it", args.listen),
+            "add --token-env NAME, or --insecure if a private network protects it",
+        )),
+    }
+}
+
+fn start_log(directives: &str) -> Result<(), Failure> {
+    let filter = tracing_subscriber::EnvFilter::try_new(directives)
+        .map_err(|e| Failure::usage(format!("--log {directives}: {e}"), "use error, warn, info or debug"))?;
+    let stderr = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    // A second start in one process is the only way to fail, and then a log is there already.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(stderr)
+        .with_writer(std::io::stderr)
+        .try_init();
+    Ok(())
+}
+
+fn tell_ready(args: &Args, platform: &platform::Platform, out: Output) -> Result<(), Failure> {
+    let url = format!("http://{}", platform.address());
+    let (slots, memory) = (platform.slots(), platform.memory());
+    let told = json!({
+        "url": url, "dir": args.dir, "slots": slots, "memory": memory, "pid": std::process::id(),
+    });
+    out.print(&told, |_| {
+        let (dir, memory) = (args.dir.display(), units::bytes(memory));
+        format!(
+            "fanfold is ready on {url} with {slots} slots and {memory}; data is in {dir}; Ctrl-C stops it"
+        )
+    })
+}
