@@ -1,0 +1,169 @@
+//! Between executors and the scheduler: messages in, commands out.
+
+use std::{mem, sync::Arc};
+
+use fanfold_protocol::{
+    AttemptId, Code, Error, ExecutorId, JobId, Kind, TaskId,
+    call::{Call, TaskSpec},
+    function::{FunctionRef, FunctionVersion},
+    message::{Assignment, FromExecutor, ToExecutor},
+    record::Record,
+};
+use fanfold_scheduler::{Command, Event};
+
+use super::{calls, live::Running, run::Loop};
+
+impl Loop {
+    /// Feeds an event to the scheduler and carries out what it asks for.
+    pub fn step(&mut self, event: Event) {
+        let mut commands = mem::take(&mut self.commands);
+        self.scheduler.step(self.now_ms, event, &mut commands);
+        for command in commands.drain(..) {
+            self.carry_out(command);
+        }
+        self.commands = commands;
+    }
+
+    fn carry_out(&mut self, command: Command) {
+        match command {
+            Command::Send { executor, message } => self.send(executor, message),
+            Command::Record(record) => self.record(record),
+            Command::WakeAt(at_ms) => self.wake_at_ms = Some(at_ms),
+            Command::JobEnded(end) => self.ended(*end),
+            Command::Free(keys) => self.free(keys),
+            Command::Stalled { job, reason } => {
+                tracing::warn!(%job, %reason, "a job has runnable work and nothing of it ran for five seconds");
+            }
+        }
+    }
+
+    fn send(&mut self, executor: ExecutorId, message: ToExecutor) {
+        if let ToExecutor::Run(assignment) = &message
+            && !self.note_run(executor, assignment)
+        {
+            return;
+        }
+        if let Some(link) = self.links.iter_mut().find(|link| link.id() == executor) {
+            link.send(message);
+        }
+    }
+
+    /// Remembers who runs what. `false`: the attempt shall not start, because the process is about to end and its job
+    /// goes on after a restart.
+    fn note_run(&mut self, executor: ExecutorId, assignment: &Assignment) -> bool {
+        let Assignment { attempt, job, version, .. } = *assignment;
+        if self.stopping.is_some() && self.live.get(&job).is_some_and(|live| live.recorded) {
+            return false;
+        }
+        // The version was resolved when the task was made, so the registry has it; should it not, the executor says
+        // so by failing the attempt, and only logs and calls of it are ignored here.
+        if let Some(function) = self.shared.registry.version(&version) {
+            self.running.insert(attempt, Running { job, function, executor });
+        }
+        self.totals.attempts += 1;
+        if self.roots.contains_key(&attempt.task)
+            && let Some(live) = self.live.get_mut(&job)
+        {
+            live.attempts += 1;
+            if live.recorded && !mem::replace(&mut live.placed, true) {
+                self.places.take(&live.function.name);
+            }
+        }
+        true
+    }
+
+    fn record(&mut self, record: Record) {
+        match &record {
+            // It is journalled when the job's logs are stored: see `ended`.
+            Record::Ended { job, .. } => {
+                if let Some(live) = self.live.get_mut(job) {
+                    live.end = Some(record);
+                }
+                return;
+            }
+            Record::AttemptFailed { job, error, .. } => {
+                if let Some(live) = self.live.get_mut(job) {
+                    live.error = Some(error.clone());
+                }
+                self.free_place(*job);
+            }
+            _ => {}
+        }
+        self.lane.push(record, None);
+    }
+
+    /// Takes a message of an executor.
+    pub fn message(&mut self, executor: ExecutorId, mut message: FromExecutor) {
+        match &mut message {
+            FromExecutor::Submit { .. } => {
+                let FromExecutor::Submit { attempt, index, call } = message else { return };
+                return self.submit(attempt, index, *call);
+            }
+            FromExecutor::Finished { attempt, logs, .. } => {
+                let (attempt, logs) = (*attempt, mem::take(logs));
+                self.attempt_finished(attempt, &logs);
+            }
+            _ => {}
+        }
+        self.step(Event::From { executor, message });
+    }
+
+    /// A driver's call. Its function is resolved here, because names are not the scheduler's business.
+    fn submit(&mut self, attempt: AttemptId, index: u64, call: Call) {
+        let Some(Running { job, function, .. }) = self.running.get(&attempt) else { return };
+        let (job, own, task) = (*job, Arc::clone(function), attempt.task.child(index));
+        let spec = self.spec(job, own, attempt.task, task, call);
+        self.step(Event::Submitted { attempt, task, spec: Box::new(spec) });
+    }
+
+    fn spec(
+        &mut self,
+        job: JobId,
+        own: Arc<FunctionVersion>,
+        parent: TaskId,
+        task: TaskId,
+        mut call: Call,
+    ) -> Result<TaskSpec, Error> {
+        let function = match call.function.take() {
+            None => own,
+            Some(name) => self.resolve(job, name)?,
+        };
+        calls::child(parent, task, call, &function, self.now_ms)
+    }
+
+    /// What a function's name means to a job: always the same, once it was used.
+    fn resolve(&mut self, job: JobId, name: String) -> Result<Arc<FunctionVersion>, Error> {
+        let gone = || Error::new(Kind::Platform, Code::Cancelled, "the job has ended").retryable(false);
+        let live = self.live.get_mut(&job).ok_or_else(gone)?;
+        if let Some(known) = live.resolved.get(&name) {
+            return Ok(Arc::clone(known));
+        }
+        let reference: FunctionRef = name.parse()?;
+        let function = self.shared.registry.resolve(&reference)?;
+        live.resolved.insert(name.clone(), Arc::clone(&function));
+        if live.recorded {
+            self.lane.push(Record::Resolved { job, function: name, version: function.version }, None);
+        }
+        Ok(function)
+    }
+
+    fn attempt_finished(&mut self, attempt: AttemptId, logs: &[u8]) {
+        let Some(Running { job, .. }) = self.running.remove(&attempt) else { return };
+        if let Some(live) = self.live.get_mut(&job)
+            && !logs.is_empty()
+        {
+            live.log.append(attempt, logs);
+        }
+        if self.roots.contains_key(&attempt.task) {
+            self.remember_graph(job);
+        }
+    }
+
+    /// An executor's channel closed.
+    pub fn executor_left(&mut self, index: usize) {
+        let executor = self.links[index].id();
+        tracing::warn!(%executor, "an executor is gone");
+        self.running.retain(|_, running| running.executor != executor);
+        self.step(Event::ExecutorLeft(executor));
+    }
+}

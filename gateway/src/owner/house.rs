@@ -1,0 +1,158 @@
+//! What is only a matter of age or amount, looked at once a second: jobs to forget, answers to forget, jobs that waited
+//! too long, freed data to remove, checkpoints.
+
+use fanfold_protocol::{
+    Code, Error, JobId, Kind, limit,
+    record::Record,
+    value::StoredKey,
+};
+
+use super::{run::Loop, work::Done};
+
+/// Jobs whose objects are removed at the same time.
+const REMOVALS_MAX: usize = 64;
+/// Time between two looks at the ages of stored answers.
+const ANSWERS_INTERVAL_MS: u64 = 60_000;
+
+impl Loop {
+    /// Looks at everything that is due.
+    pub fn keep_house(&mut self) {
+        self.forget();
+        self.expire_answers();
+        self.give_up_waiting();
+        self.free(Vec::new());
+        self.checkpoint();
+    }
+
+    /// Forgets ended jobs whose time is over: first their objects go, then their record, so that a crash in between
+    /// leaves nothing behind.
+    fn forget(&mut self) {
+        if self.lane.refusal().is_some() {
+            return;
+        }
+        let room = REMOVALS_MAX.saturating_sub(self.housekeeping.removing);
+        for job in self.retention.due(self.now_ms, room) {
+            self.housekeeping.removing += 1;
+            self.work.remove(job, true);
+        }
+    }
+
+    /// Forgets answers that are too old; all of them are looked at, so not every second.
+    fn expire_answers(&mut self) {
+        if self.housekeeping.answers_due_ms <= self.now_ms {
+            self.housekeeping.answers_due_ms = self.now_ms + ANSWERS_INTERVAL_MS;
+            self.state.expire_answers(self.now_ms.saturating_sub(limit::RESULT_KEPT_MS));
+        }
+    }
+
+    /// Ends jobs that did not get a place before they were too old. Each queue is in order of age.
+    fn give_up_waiting(&mut self) {
+        loop {
+            let now_ms = self.now_ms;
+            let late = |job: &JobId| self.live.get(job).is_some_and(|live| live.deadline_at_ms() <= now_ms);
+            let late: Vec<_> = self.places.fronts().into_iter().filter(late).collect();
+            if late.is_empty() || self.lane.is_full() {
+                return;
+            }
+            for job in late {
+                let why = "the invocation grew older than its manifest's max_age before there was a place for it";
+                self.end_unstarted(job, Error::new(Kind::Limit, Code::Deadline, why));
+            }
+        }
+    }
+
+    /// Removes freed data, one batch at a time. What the disk refuses to remove now goes with its job.
+    pub fn free(&mut self, keys: Vec<StoredKey>) {
+        self.housekeeping.to_free.extend(keys);
+        if !self.housekeeping.freeing && !self.housekeeping.to_free.is_empty() {
+            self.housekeeping.freeing = true;
+            let keys = std::mem::take(&mut self.housekeeping.to_free);
+            self.work.free(keys);
+        }
+    }
+
+    /// Begins a checkpoint when a restart would have much to read. The state is copied while no write is under way, and
+    /// none begins until the journal has the checkpoint: see [`super::lane`].
+    fn checkpoint(&mut self) {
+        let much = self.journal.segments_since_checkpoint() >= limit::CHECKPOINT_SEGMENTS
+            || self.journal.bytes_since_checkpoint() >= limit::CHECKPOINT_BYTES;
+        if much && !self.housekeeping.checkpointing && self.lane.refusal().is_none() {
+            self.housekeeping.checkpointing = true;
+            self.lane.pause();
+        }
+    }
+
+    /// Goes on with a checkpoint once the last write is done.
+    pub fn compact(&mut self) {
+        if self.housekeeping.compacting || !self.lane.is_paused() || self.lane.is_writing() {
+            return;
+        }
+        self.housekeeping.compacting = true;
+        // What the registry was told is durable is in its catalog or pending by now, since it learned it from here.
+        let (state, mut records) = (self.state.clone(), self.shared.registry.snapshot_records());
+        self.work.compact(move || {
+            records.extend(state.records());
+            records
+        });
+    }
+
+    fn compacted(&mut self, records: Result<Vec<Record>, Error>) {
+        self.housekeeping.compacting = false;
+        match records {
+            Ok(records) => self.lane.checkpoint(records),
+            Err(error) => {
+                self.lane.go_on();
+                self.checkpointed(Err(error));
+            }
+        }
+    }
+
+    /// The journal has a checkpoint, or could not write it.
+    pub fn checkpointed(&mut self, result: Result<(), Error>) {
+        self.housekeeping.checkpointing = false;
+        match result {
+            Ok(()) => tracing::info!("a checkpoint was written"),
+            Err(error) => tracing::warn!(%error, "no checkpoint could be written; trying again later"),
+        }
+    }
+
+    /// Takes the outcome of work.
+    pub fn done(&mut self, done: Done) {
+        match done {
+            Done::Input { job, result } => self.input_read(job, result),
+            Done::LogsStored { job, result } => {
+                if let Err(error) = result {
+                    tracing::warn!(%job, %error, "a job's logs could not be stored");
+                }
+                self.journal_end(job);
+            }
+            Done::Removed { job, recorded, result } => self.removed(job, recorded, result),
+            Done::Freed { result } => {
+                self.housekeeping.freeing = false;
+                if let Err(error) = result {
+                    tracing::warn!(%error, "freed partitions could not be removed; they go with their jobs");
+                }
+            }
+            Done::Compacted { records } => self.compacted(records),
+        }
+    }
+
+    fn removed(&mut self, job: JobId, recorded: bool, result: Result<(), Error>) {
+        if let Err(error) = &result {
+            tracing::warn!(%job, %error, "a job's objects could not be removed");
+        }
+        if !recorded {
+            return;
+        }
+        self.housekeeping.removing -= 1;
+        match result {
+            Ok(()) => self.lane.push(Record::Forgotten { job }, None),
+            // It is still known, so it is tried again.
+            Err(_) => {
+                if let Some(job) = self.state.job(job) {
+                    self.retention.add(job);
+                }
+            }
+        }
+    }
+}
