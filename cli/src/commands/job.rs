@@ -26,6 +26,9 @@ pub enum Command {
         /// At most this many
         #[arg(short = 'n', long, default_value_t = 20)]
         limit: usize,
+        /// All invocations, not only those of functions that call others
+        #[arg(short, long)]
+        all: bool,
     },
     /// Show where a job stands
     Show {
@@ -83,8 +86,11 @@ pub struct Run {
 pub async fn run(client: &Client, command: Command, out: Output) -> Result<(), Failure> {
     match command {
         Command::Run(args) => start(client, args, out).await,
-        Command::Ls { limit } => {
-            let jobs: Vec<JobView> = client.jobs().take(limit).try_collect().await?;
+        Command::Ls { limit, all } => {
+            let jobs: Vec<JobView> = match all {
+                true => client.invocations().take(limit).try_collect().await?,
+                false => client.jobs().take(limit).try_collect().await?,
+            };
             out.print(&jobs, |jobs| job_view::listing(jobs))
         }
         Command::Show { id, cost: true } => out.print(&client.invocation(id).cost().await?, job_view::bill),

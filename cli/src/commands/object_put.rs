@@ -145,7 +145,8 @@ async fn put(client: &Client, source: &Source, bar: &ProgressBar) -> Result<(), 
     let upload = Upload::file(&source.path);
     // A hidden bar needs no news, and without them a small file is sent from memory as it is.
     let upload = if bar.is_hidden() { upload } else { counted(upload, Arc::clone(&shown), bar.clone()) };
-    client.put_object(&source.key, upload).await.map_err(|e| Failure::from(e).during(&source.key))
+    let written = client.put_object(&source.key, upload).await;
+    written.map(drop).map_err(|e| Failure::from(e).during(&source.key))
 }
 
 /// Adds to a bar that several uploads share. A repeated upload starts from 0 again, so the difference may be negative.

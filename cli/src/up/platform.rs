@@ -8,7 +8,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use fanfold_executor::Executor;
 use fanfold_gateway::{Gateway, owner::ExecutorLink};
 use fanfold_protocol::{
-    ExecutorId,
+    Error, ExecutorId,
     direct::DirectLane,
     limit::MESSAGE_QUEUE_MAX,
     message::{Offer, ToExecutor},
@@ -86,14 +86,17 @@ impl Platform {
         self.offer.memory
     }
 
-    /// Serves until SIGTERM or SIGINT, then drains. A second signal ends the process without waiting.
+    /// Serves until SIGTERM or SIGINT, or until the gateway cannot go on; then drains. A signal while it drains ends
+    /// the process without waiting.
+    ///
+    /// # Errors
+    /// Why the gateway could not go on.
     pub fn run_until_stopped(self) -> Result<(), Failure> {
         let Self { gateway_runtime, executor_runtime, roles, mut signals, .. } = self;
-        gateway_runtime.block_on(async {
-            let signal = signals.next().await;
-            tracing::info!(signal, "draining: running requests may finish; a second signal aborts");
+        let failed = gateway_runtime.block_on(async {
+            let failed = serve(&roles.gateway, &mut signals).await;
             tokio::select! {
-                () = roles.stop() => {}
+                () = roles.stop() => failed,
                 signal = signals.next() => {
                     tracing::warn!(signal, "aborting");
                     std::process::exit(ABORTED);
@@ -103,7 +106,22 @@ impl Platform {
         executor_runtime.shutdown_timeout(RUNTIME_END);
         gateway_runtime.shutdown_timeout(RUNTIME_END);
         tracing::info!("stopped");
-        Ok(())
+        failed.map_or(Ok(()), |error| Err(Failure::platform(&error).during("the gateway cannot go on")))
+    }
+}
+
+/// Waits for a reason to stop; answers it where it is a failure.
+async fn serve(gateway: &Gateway, signals: &mut Signals) -> Option<Error> {
+    tokio::select! {
+        signal = signals.next() => {
+            tracing::info!(signal, "draining: running requests may finish; a second signal aborts");
+            None
+        }
+        failed = gateway.failed() => {
+            let error = failed.unwrap_or_else(|| Error::internal("the gateway ended by itself"));
+            tracing::error!(%error, "the gateway cannot go on");
+            Some(error)
+        }
     }
 }
 
@@ -151,6 +169,6 @@ fn gateway_config(settings: &Settings) -> fanfold_gateway::Config {
     }
 }
 
-fn starting(error: fanfold_protocol::Error) -> Failure {
+fn starting(error: Error) -> Failure {
     Failure::platform(&error).during("cannot start")
 }

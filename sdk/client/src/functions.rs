@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use fanfold_protocol::{
-    FunctionName,
-    rest::{AliasRequest, DeployedView, FunctionView, Page},
+    FunctionName, limit,
+    rest::{AliasRequest, DeployedView, FunctionView},
 };
+use futures::TryStreamExt as _;
 use reqwest::Method;
 
 use crate::{
@@ -37,20 +38,8 @@ impl Client {
     /// # Errors
     /// Those of any request.
     pub async fn functions(&self) -> Result<Vec<FunctionView>, Error> {
-        let mut functions: Vec<FunctionView> = Vec::new();
-        let mut after: Option<String> = None;
-        loop {
-            let mut request = Request::get(self.at(["v1", "functions"]));
-            if let Some(after) = &after {
-                request = request.query("after", after);
-            }
-            let page: Page<FunctionView> = self.json(&request).await?;
-            functions.extend(page.items);
-            match page.next {
-                Some(next) => after = Some(next),
-                None => return Ok(functions),
-            }
-        }
+        let page = vec![("limit", limit::LIST_PAGE_MAX.to_string())];
+        self.pages(self.at(["v1", "functions"]), page).try_collect().await
     }
 
     /// One function: its versions and aliases.

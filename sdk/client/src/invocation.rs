@@ -117,12 +117,12 @@ impl Invocation {
         Ok(lines.map(move |line| line.and_then(&parse)))
     }
 
-    /// Asks for it to be stopped. It has ended when [`Invocation::wait`] says so.
+    /// Asks for it to be stopped; answers where it stands. It has ended when [`Invocation::wait`] says so.
     ///
     /// # Errors
     /// `conflict` where it has ended already.
-    pub async fn cancel(&self) -> Result<(), Error> {
-        self.client.bytes(&Request::post(self.url(Some("cancel")))).await.map(drop)
+    pub async fn cancel(&self) -> Result<JobView, Error> {
+        self.client.json(&Request::post(self.url(Some("cancel")))).await
     }
 
     /// Its tasks and what each waits for.

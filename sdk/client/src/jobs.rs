@@ -21,9 +21,14 @@ impl Client {
         Ok(self.invocation(accepted.id))
     }
 
-    /// Jobs, newest first, page by page as they are asked for.
+    /// Jobs (of functions that call others), newest first, page by page as they are asked for.
     pub fn jobs(&self) -> impl Stream<Item = Result<JobView, Error>> + Send + 'static {
         self.pages(self.at(["v1", "jobs"]), Vec::new())
+    }
+
+    /// All invocations, jobs included, newest first, page by page as they are asked for.
+    pub fn invocations(&self) -> impl Stream<Item = Result<JobView, Error>> + Send + 'static {
+        self.pages(self.at(["v1", "invocations"]), Vec::new())
     }
 
     /// The items of a listing that comes in pages.

@@ -3,7 +3,7 @@
 use std::time::UNIX_EPOCH;
 
 use fanfold_protocol::{
-    Code, Kind,
+    Code, Kind, limit,
     rest::{ObjectView, Problem},
 };
 use futures::Stream;
@@ -19,9 +19,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Request`] for a key that no URL can carry; `invalid` where it is too large.
-    pub async fn put_object(&self, key: &str, body: impl Into<Upload>) -> Result<(), Error> {
-        let request = Request::new(Method::PUT, self.object_url(key)?).upload(body.into());
-        self.bytes(&request).await.map(drop)
+    pub async fn put_object(&self, key: &str, body: impl Into<Upload>) -> Result<ObjectView, Error> {
+        self.json(&Request::new(Method::PUT, self.object_url(key)?).upload(body.into())).await
     }
 
     /// The bytes of an object.
@@ -43,7 +42,10 @@ impl Client {
 
     /// Objects whose key starts with `prefix`, by key, page by page as they are asked for.
     pub fn objects(&self, prefix: &str) -> impl Stream<Item = Result<ObjectView, Error>> + Send + 'static {
-        self.pages(self.at(["v1", "objects"]), vec![("prefix", prefix.to_owned())])
+        self.pages(
+            self.at(["v1", "objects"]),
+            vec![("prefix", prefix.to_owned()), ("limit", limit::LIST_PAGE_MAX.to_string())],
+        )
     }
 
     /// Removes an object.

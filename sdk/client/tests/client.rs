@@ -18,6 +18,10 @@ use support::{Server, json as answer, problem, text};
 
 const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 
+fn object(key: &str) -> serde_json::Value {
+    json!({ "key": key, "bytes": 1, "etag": "e", "modified_at_ms": 0 })
+}
+
 fn job(state: &str) -> serde_json::Value {
     json!({
         "id": ID, "function": "f", "version": "0".repeat(64), "state": state, "accepted_at_ms": 1, "attempts": 1,
@@ -122,7 +126,7 @@ async fn refusals_say_what_to_do_next() {
 
 #[tokio::test]
 async fn keys_arrive_as_they_are() {
-    let server = Server::start(|_, _| text("text/plain", "")).await;
+    let server = Server::start(|_, _| answer(&object("k"))).await;
     let client = server.client();
     client.put_object("a b/100%/ü?#.txt", "x").await.unwrap();
     assert_eq!(server.seen()[0].uri, "/v1/objects/a%20b/100%25/%C3%BC%3F%23.txt");
@@ -134,7 +138,7 @@ async fn keys_arrive_as_they_are() {
 
 #[tokio::test]
 async fn many_small_objects_share_connections() {
-    let server = Server::start(|_, _| text("text/plain", "")).await;
+    let server = Server::start(|_, _| answer(&object("k"))).await;
     let client = server.client();
     let puts = futures::stream::iter(0..500).map(|n| {
         let client = client.clone();
@@ -148,7 +152,7 @@ async fn many_small_objects_share_connections() {
 #[tokio::test]
 async fn files_are_sent_again_whole_and_tell_their_progress() {
     let server = Server::start(|_, before| {
-        if before == 0 { problem(503, "platform", "storage", true) } else { text("text/plain", "") }
+        if before == 0 { problem(503, "platform", "storage", true) } else { answer(&object("k")) }
     })
     .await;
     let dir = std::env::temp_dir().join(format!("fanfold-client-{}", std::process::id()));
@@ -187,13 +191,10 @@ async fn a_deploy_carries_manifest_and_component() {
 
 #[tokio::test]
 async fn listings_follow_their_pages() {
-    let server = Server::start(|seen, _| {
-        let object = |key: &str| json!({ "key": key, "bytes": 1, "etag": "e", "modified_at_ms": 0 });
-        match seen.uri.query().unwrap_or_default() {
-            "prefix=logs%2F" => answer(&json!({ "items": [object("logs/a")], "next": "logs/a" })),
-            "prefix=logs%2F&after=logs%2Fa" => answer(&json!({ "items": [object("logs/b")] })),
-            other => panic!("{other}"),
-        }
+    let server = Server::start(|seen, _| match seen.uri.query().unwrap_or_default() {
+        "prefix=logs%2F&limit=1000" => answer(&json!({ "items": [object("logs/a")], "next": "logs/a" })),
+        "prefix=logs%2F&limit=1000&after=logs%2Fa" => answer(&json!({ "items": [object("logs/b")] })),
+        other => panic!("{other}"),
     })
     .await;
     let objects: Vec<_> = server.client().objects("logs/").try_collect().await.unwrap();
