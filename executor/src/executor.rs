@@ -10,12 +10,15 @@ use fanfold_protocol::{
 };
 use fanfold_store::Store;
 use tokio::sync::mpsc;
+use tokio_util::task::TaskTracker;
 
 use crate::{
     Config,
+    cache::Cache,
     direct::{self, Direct},
     engine::Engine,
     load::Loader,
+    task,
     worker::Worker,
 };
 
@@ -29,6 +32,8 @@ pub struct Shared {
     pub store: Store,
     /// Components that are ready to be instantiated.
     pub loader: Loader,
+    /// What the host calls of tasks share: the partition cache, among others.
+    pub tasks: Arc<task::Environment>,
 }
 
 /// A running executor. Clones are handles to the same one.
@@ -51,9 +56,15 @@ impl Executor {
     ) -> Result<Self, Error> {
         let engine = Arc::new(Engine::start()?);
         let loader = Loader::new(&config, engine.clone(), store.clone()).await?;
-        let shared = Arc::new(Shared { config, engine, store, loader });
-        let worker = Worker::start(shared.clone(), events).await?;
+        let tasks = Arc::new(task::Environment {
+            executor: config.executor,
+            cache: Cache::new(store.clone(), config.cache_memory),
+            store: store.clone(),
+            reads: TaskTracker::new(),
+        });
+        let shared = Arc::new(Shared { config, engine, store, loader, tasks });
         let direct = Arc::new(Direct::new(shared.clone()));
+        let worker = Worker::start(shared.clone(), direct.clone(), events)?;
         Ok(Self { shared, direct, worker })
     }
 
@@ -68,12 +79,12 @@ impl Executor {
         }
     }
 
-    /// Hands it a message of the scheduled lane; waits while its queue is full.
+    /// Hands it a message of the scheduled lane.
     ///
     /// # Errors
     /// [`fanfold_protocol::Code::Draining`] after [`Executor::stop`].
     pub async fn send(&self, message: ToExecutor) -> Result<(), Error> {
-        self.worker.send(message).await
+        self.worker.send(message)
     }
 
     /// Stops what still runs, in both lanes, and waits until it is gone. The caller drains first.

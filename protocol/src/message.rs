@@ -33,7 +33,8 @@ pub struct Assignment {
     pub generator: bool,
     /// Cap over all memories and tables.
     pub memory: u64,
-    /// Wall time until it is stopped with `timeout`.
+    /// Time until it is stopped with `timeout`: wall time without what it spent blocked, in a wait for partitions or for
+    /// the consumer of what it yields.
     pub timeout_ms: u64,
     /// When outputs go to the object store. The root of a recorded job is always [`Durability::Eager`].
     pub durability: Durability,
@@ -50,6 +51,7 @@ pub struct Argument {
 
 /// What a task used, measured by its executor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Usage {
     /// From `Run` received to the function's first instruction.
     pub start_us: u64,
@@ -139,7 +141,8 @@ pub enum FromExecutor {
     Wait {
         /// The driver.
         attempt: AttemptId,
-        /// Counts from 0 over all `Wait` and `Next` of the attempt.
+        /// Rises from one `Wait` or `Next` of the attempt to the following one. A wait whose answer does not follow from
+        /// its request (for fewer than all, or with a timeout) has the same number on every replay.
         wait: u64,
         /// What it waits for; an id may occur twice.
         on: Vec<PartitionId>,
@@ -152,7 +155,7 @@ pub enum FromExecutor {
     Next {
         /// The driver.
         attempt: AttemptId,
-        /// Counts from 0 over all `Wait` and `Next` of the attempt.
+        /// As in [`FromExecutor::Wait`].
         wait: u64,
         /// The generator task.
         generator: TaskId,

@@ -1,0 +1,246 @@
+//! The partition cache: memory first, then the object store.
+//!
+//! It owns the bytes of partitions in memory, their budget, and their way to the object store. A partition is written
+//! into memory and becomes durable as its task wishes: before the commit, some seconds after it, or never. When memory
+//! is short, partitions that the store has are evicted, least recently used first; if that is not enough, others are
+//! uploaded to make room, also those that would otherwise never be (making them again, over and over, would cost more
+//! than the disk). Most of a job's temporaries are freed before their upload is due and never leave memory.
+//!
+//! It does not know what a job is, nor which attempt of a task was committed.
+
+pub mod budget;
+pub mod segments;
+mod tier;
+mod upload;
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use bytes::Bytes;
+use fanfold_protocol::{
+    Code, Error, Kind,
+    call::Durability,
+    limit,
+    value::{Stored, StoredKey},
+};
+use fanfold_store::{Index, Store};
+use futures::StreamExt as _;
+use tokio::sync::Notify;
+
+pub use budget::{Budget, Charge};
+pub use segments::{Growing, SEGMENT_BYTES, Segments};
+pub use tier::Cached;
+use tier::{Left, Tier};
+
+/// A handle to the cache; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Cache(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    budget: Arc<Budget>,
+    tier: Mutex<Tier>,
+    store: Store,
+    /// Objects to remove.
+    garbage: Mutex<Vec<StoredKey>>,
+    /// Why the last upload failed; `None` after one that did not.
+    failing: Mutex<Option<Error>>,
+    /// Tells the uploader that there may be something to do.
+    work: Notify,
+}
+
+/// A partition that can be read.
+#[derive(Clone, Debug)]
+pub enum Partition {
+    /// All of it is in memory.
+    Memory(Arc<Cached>),
+    /// It is in the object store.
+    Store(StoredKey, Arc<Index>),
+}
+
+impl Partition {
+    /// Its blocks.
+    pub fn index(&self) -> &Index {
+        match self {
+            Self::Memory(cached) => &cached.index,
+            Self::Store(_, index) => index,
+        }
+    }
+}
+
+impl Cache {
+    /// A cache of `memory` bytes over `store`. Uploads happen only while [`Cache::run`] does.
+    pub fn new(store: Store, memory: u64) -> Self {
+        Self(Arc::new(Inner {
+            budget: Budget::new(memory),
+            tier: Mutex::default(),
+            store,
+            garbage: Mutex::default(),
+            failing: Mutex::default(),
+            work: Notify::new(),
+        }))
+    }
+
+    /// Room for `bytes` more; waits while memory is short and something can be done about it. Where nothing can, since
+    /// all of it is being written or read just now, the budget is overdrawn: waiting would wait for the waiter.
+    ///
+    /// # Errors
+    /// [`Kind::Platform`] where memory is short and the object store takes nothing.
+    pub async fn charge(&self, bytes: u64) -> Result<Charge, Error> {
+        let budget = &self.0.budget;
+        if let Some(charge) = budget.take(bytes) {
+            return Ok(charge);
+        }
+        let waiting = budget.wait();
+        loop {
+            let released = waiting.released();
+            if let Some(charge) = self.make_room(bytes) {
+                return Ok(charge);
+            }
+            if !self.tier().can_shrink(Instant::now()) {
+                return match lock(&self.0.failing).clone() {
+                    Some(error) => Err(error.context("memory is short and partitions cannot be written")),
+                    None => Ok(budget.overdraw(bytes)),
+                };
+            }
+            self.0.work.notify_one();
+            released.await;
+        }
+    }
+
+    /// Room for `bytes` more, by evicting what the store has.
+    fn make_room(&self, bytes: u64) -> Option<Charge> {
+        let budget = &self.0.budget;
+        if let Some(charge) = budget.take(bytes) {
+            return Some(charge);
+        }
+        let missing = (budget.used() + bytes).saturating_sub(budget.total());
+        self.tier().evict(missing);
+        budget.take(bytes)
+    }
+
+    /// Adds a partition that was just made. `charge` covers its bytes.
+    pub fn insert(
+        &self,
+        key: StoredKey,
+        segments: Segments,
+        index: Index,
+        charge: Charge,
+        durability: Durability,
+    ) {
+        let data = Arc::new(Cached::new(segments, index, charge));
+        self.tier().insert(key, data, durability, Instant::now());
+        if durability == Durability::Lazy {
+            self.0.work.notify_one();
+        }
+    }
+
+    /// Finds a partition. One that is short is brought into memory as a whole, for its other readers.
+    ///
+    /// # Errors
+    /// [`Kind::Lost`] where no copy can be read: it has to be made again. [`Kind::Platform`] where the store fails.
+    pub async fn open(&self, stored: &Stored) -> Result<Partition, Error> {
+        let key = stored.key;
+        if let Some(cached) = self.tier().get(key) {
+            return Ok(Partition::Memory(cached));
+        }
+        let partitions = self.0.store.partitions();
+        let index = partitions.index(key).await.map_err(lost)?;
+        if index.meta() != stored.meta {
+            let message = format!("the stored copy of partition `{}` is of another one", key.partition);
+            return Err(Error::new(Kind::Lost, Code::Corrupt, message));
+        }
+        let bytes = index.bytes();
+        if bytes > limit::LOAD_WHOLE_BYTES_MAX {
+            return Ok(Partition::Store(key, Arc::new(index)));
+        }
+        let Some(charge) = self.make_room(bytes) else { return Ok(Partition::Store(key, Arc::new(index))) };
+        let data = partitions.read(key, &index, 0..bytes).await.map_err(lost)?;
+        let cached = Arc::new(Cached::new(data.into(), index, charge));
+        self.tier().insert_stored(key, cached.clone());
+        Ok(Partition::Memory(cached))
+    }
+
+    /// Reads a range of a partition that is in the object store.
+    ///
+    /// # Errors
+    /// As [`Cache::open`].
+    pub async fn read(
+        &self,
+        key: StoredKey,
+        index: &Index,
+        range: std::ops::Range<u64>,
+    ) -> Result<Bytes, Error> {
+        self.0.store.partitions().read(key, index, range).await.map_err(lost)
+    }
+
+    /// A partition that is in memory.
+    pub fn in_memory(&self, key: StoredKey) -> Option<Arc<Cached>> {
+        self.tier().get(key)
+    }
+
+    /// Writes partitions to the object store before this returns.
+    ///
+    /// # Errors
+    /// [`Kind::Platform`] where that fails; some may have been written.
+    pub async fn persist(&self, keys: Vec<StoredKey>) -> Result<(), Error> {
+        let uploads = futures::stream::iter(keys.into_iter().map(|key| self.clone().persist_one(key)));
+        let results: Vec<Result<(), Error>> = uploads.buffer_unordered(limit::UPLOADS_MAX).collect().await;
+        results.into_iter().collect()
+    }
+
+    async fn persist_one(self, key: StoredKey) -> Result<(), Error> {
+        let Some(data) = self.tier().begin_upload(key) else { return Ok(()) };
+        let result = self.0.store.partitions().put(key, data.segments.chunks().to_vec(), &data.index).await;
+        self.upload_ended(key, &result);
+        result
+    }
+
+    /// Whether the object store has a partition, as far as is known here.
+    pub fn is_durable(&self, key: StoredKey) -> bool {
+        self.tier().stored(key)
+    }
+
+    /// Drops every copy of partitions, now in memory and soon in the object store. Who reads one reads on.
+    pub fn free(&self, keys: &[StoredKey]) {
+        let mut tier = self.tier();
+        let mut garbage = lock(&self.0.garbage);
+        garbage.extend(keys.iter().filter(|key| tier.remove(**key) == Left::Object));
+        let work = !garbage.is_empty();
+        drop((tier, garbage));
+        if work {
+            self.0.work.notify_one();
+        }
+    }
+
+    /// Notes the end of an upload; removes the object of a partition that was freed meanwhile.
+    fn upload_ended(&self, key: StoredKey, result: &Result<(), Error>) -> bool {
+        *lock(&self.0.failing) = result.as_ref().err().cloned();
+        let wanted = self.tier().uploaded(key, Instant::now(), result.is_ok());
+        if !wanted {
+            lock(&self.0.garbage).push(key);
+            self.0.work.notify_one();
+        }
+        self.0.budget.nudge();
+        wanted
+    }
+
+    fn tier(&self) -> MutexGuard<'_, Tier> {
+        lock(&self.0.tier)
+    }
+}
+
+/// A panic under one of these locks leaves counts behind that are at worst too high.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Absence of data that was there is loss.
+fn lost(error: Error) -> Error {
+    match error.kind {
+        Kind::NotFound => Error::new(Kind::Lost, Code::PartitionLost, error.message),
+        _ => error,
+    }
+}

@@ -1,0 +1,193 @@
+//! The bytes of a partition in memory: segments of one size, so that an offset finds its segment by division and a
+//! growing partition is never moved.
+//!
+//! Promises: a slice within one segment shares its memory; only one that crosses a border is copied.
+
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
+use fanfold_protocol::limit::HOST_CALL_BYTES_MAX;
+
+/// Size of every segment but the last. Equal to the largest read, so that a reader who reads in full steps from the
+/// start never pays for a copy.
+pub const SEGMENT_BYTES: usize = HOST_CALL_BYTES_MAX;
+
+/// Smallest allocation of a growing segment: most partitions are either tiny or many segments long.
+const FIRST_ALLOCATION: usize = 4 << 10;
+
+/// Immutable bytes.
+#[derive(Clone, Debug, Default)]
+pub struct Segments {
+    list: Vec<Bytes>,
+    bytes: u64,
+}
+
+impl Segments {
+    /// How many bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The segments in order.
+    pub fn chunks(&self) -> &[Bytes] {
+        &self.list
+    }
+
+    /// The bytes of `range`, cut at the end of the data. Copies only where the range crosses a segment's border.
+    pub fn slice(&self, range: Range<u64>) -> Bytes {
+        let (start, end) = (range.start.min(self.bytes), range.end.min(self.bytes));
+        if start >= end {
+            return Bytes::new();
+        }
+        let (first, last) = (segment_of(start), segment_of(end - 1));
+        if first == last {
+            let base = first as u64 * SEGMENT_BYTES as u64;
+            return self.list[first].slice((start - base) as usize..(end - base) as usize);
+        }
+        let mut joined = BytesMut::with_capacity((end - start) as usize);
+        for (number, segment) in self.list[first..=last].iter().enumerate() {
+            let base = (first + number) as u64 * SEGMENT_BYTES as u64;
+            let from = start.saturating_sub(base) as usize;
+            let to = ((end - base) as usize).min(segment.len());
+            joined.extend_from_slice(&segment[from..to]);
+        }
+        joined.freeze()
+    }
+}
+
+/// Splits without copying.
+impl From<Bytes> for Segments {
+    fn from(mut whole: Bytes) -> Self {
+        let bytes = whole.len() as u64;
+        let mut list = Vec::with_capacity(whole.len().div_ceil(SEGMENT_BYTES));
+        while !whole.is_empty() {
+            list.push(whole.split_to(whole.len().min(SEGMENT_BYTES)));
+        }
+        Self { list, bytes }
+    }
+}
+
+fn segment_of(offset: u64) -> usize {
+    (offset / SEGMENT_BYTES as u64) as usize
+}
+
+/// Segments that still grow.
+#[derive(Debug, Default)]
+pub struct Growing {
+    full: Vec<Bytes>,
+    tail: Vec<u8>,
+}
+
+impl Growing {
+    /// How many bytes it has.
+    pub fn bytes(&self) -> u64 {
+        (self.full.len() * SEGMENT_BYTES + self.tail.len()) as u64
+    }
+
+    /// How much memory appending `more` bytes will take beyond what is taken now.
+    pub fn growth(&self, more: usize) -> usize {
+        let room = self.tail.capacity() - self.tail.len();
+        if more <= room { 0 } else { self.reserved_for(more) - self.tail.capacity() }
+    }
+
+    /// Memory of the tail and the segments after it once `more` bytes are appended.
+    fn reserved_for(&self, more: usize) -> usize {
+        let wanted = self.tail.len() + more;
+        let (full, rest) = (wanted / SEGMENT_BYTES, wanted % SEGMENT_BYTES);
+        full * SEGMENT_BYTES + if rest == 0 { 0 } else { allocation(rest) }
+    }
+
+    /// Appends a copy of `bytes`.
+    pub fn append(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let take = bytes.len().min(SEGMENT_BYTES - self.tail.len());
+            let wanted = self.tail.len() + take;
+            if wanted > self.tail.capacity() {
+                self.tail.reserve_exact(allocation(wanted) - self.tail.len());
+            }
+            self.tail.extend_from_slice(&bytes[..take]);
+            bytes = &bytes[take..];
+            if self.tail.len() == SEGMENT_BYTES {
+                self.full.push(std::mem::take(&mut self.tail).into());
+            }
+        }
+    }
+
+    /// The finished bytes. A last segment that uses under three quarters of its memory is moved to a fitting one.
+    pub fn finish(mut self) -> Segments {
+        let bytes = self.bytes();
+        if !self.tail.is_empty() {
+            let slack = self.tail.capacity() - self.tail.len();
+            let tail = if slack * 4 > self.tail.capacity() {
+                Bytes::copy_from_slice(&self.tail)
+            } else {
+                self.tail.into()
+            };
+            self.full.push(tail);
+        }
+        Segments { list: self.full, bytes }
+    }
+}
+
+/// The capacity of a segment that holds `bytes`.
+fn allocation(bytes: usize) -> usize {
+    bytes.next_power_of_two().clamp(FIRST_ALLOCATION, SEGMENT_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(bytes: usize) -> Vec<u8> {
+        (0..bytes).map(|i| (i * 7 % 251) as u8).collect()
+    }
+
+    #[test]
+    fn every_slice_equals_the_flat_bytes() {
+        let flat = pattern(2 * SEGMENT_BYTES + 5000);
+        let mut growing = Growing::default();
+        for piece in flat.chunks(70_001) {
+            growing.append(piece);
+        }
+        let grown = growing.finish();
+        let split = Segments::from(Bytes::from(flat.clone()));
+        let edge = SEGMENT_BYTES as u64;
+        let ranges = [
+            0..0,
+            0..1,
+            0..edge,
+            1..edge + 1,
+            edge - 1..edge + 1,
+            edge..2 * edge,
+            3..u64::MAX,
+            1 << 40..1 << 41,
+        ];
+        for range in ranges {
+            let (start, end) = (range.start.min(flat.len() as u64), range.end.min(flat.len() as u64));
+            let expected = &flat[start as usize..end as usize];
+            assert_eq!(grown.slice(range.clone()), expected, "{range:?} of grown");
+            assert_eq!(split.slice(range.clone()), expected, "{range:?} of split");
+        }
+    }
+
+    #[test]
+    fn aligned_reads_share_memory() {
+        let mut growing = Growing::default();
+        growing.append(&pattern(SEGMENT_BYTES + 10));
+        let segments = growing.finish();
+        let slice = segments.slice(100..SEGMENT_BYTES as u64);
+        assert_eq!(slice.as_ptr(), segments.chunks()[0][100..].as_ptr());
+    }
+
+    #[test]
+    fn growth_is_what_is_allocated() {
+        let mut growing = Growing::default();
+        let mut charged = 0;
+        for piece in [1, 4095, 1, 100_000, SEGMENT_BYTES, 3 * SEGMENT_BYTES + 17] {
+            charged += growing.growth(piece);
+            growing.append(&vec![1; piece]);
+            let held = growing.full.len() * SEGMENT_BYTES + growing.tail.capacity();
+            assert_eq!(charged, held, "after appending {piece}");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! What `bindgen!` makes of `sdk/wit`: one trait per imported interface, and the typed call of the export.
+//!
+//! Functions that may wait are async; the rest are not, which saves a suspension point per call. Every function may
+//! trap, and every `error` is a [`fanfold_protocol::Error`] on our side.
+
+#![allow(missing_docs, reason = "the WIT documents every item")]
+
+use crate::task::resource;
+
+wasmtime::component::bindgen!({
+    path: "../sdk/wit",
+    world: "task",
+    imports: {
+        "fanfold:function/tasks.submit": async | trappable,
+        "fanfold:function/tasks.generate": async | trappable,
+        "fanfold:function/tasks.wait": async | trappable,
+        "fanfold:function/tasks.get": async | trappable,
+        "fanfold:function/tasks.cancel": async | trappable,
+        "fanfold:function/tasks.[method]generator.next": async | trappable,
+        "fanfold:function/data.open": async | trappable,
+        "fanfold:function/data.put": async | trappable,
+        "fanfold:function/data.yield-partition": async | trappable,
+        "fanfold:function/data.[method]reader.read": async | trappable,
+        "fanfold:function/data.[method]writer.write": async | trappable,
+        "fanfold:function/objects": async | trappable,
+        default: trappable,
+    },
+    exports: { default: async },
+    trappable_error_type: { "fanfold:function/types.error" => fanfold_protocol::Error },
+    with: {
+        "fanfold:function/tasks.future": resource::Future,
+        "fanfold:function/tasks.generator": resource::Generator,
+        "fanfold:function/data.reader": resource::Reader,
+        "fanfold:function/data.writer": resource::Writer,
+    },
+});

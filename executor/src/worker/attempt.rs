@@ -1,0 +1,134 @@
+//! One attempt, from its assignment to its last message.
+
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{Arc, PoisonError},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use fanfold_protocol::{
+    AttemptId, Error,
+    direct::Logs,
+    function::FunctionVersion,
+    message::{Assignment, FromExecutor, Usage},
+    value::Output,
+};
+use futures::FutureExt as _;
+
+use super::{Inner, control::Control, foreign, meter::meter};
+use crate::{
+    load::{Loaded, Program},
+    sandbox::LogSink,
+    task::{self, Identity, Owner, TaskHost},
+};
+
+/// An attempt under way.
+pub(super) struct Attempt {
+    pub(super) worker: Arc<Inner>,
+    pub(super) control: Arc<Control>,
+    /// Its log lines.
+    pub(super) logs: Logs,
+    pub(super) usage: Usage,
+    received: Instant,
+    /// When the function's first instruction ran.
+    started: Option<Instant>,
+}
+
+/// Runs an attempt to its end. Never panics, and always sends its `Finished`.
+pub(super) async fn run(
+    worker: Arc<Inner>,
+    assignment: Assignment,
+    control: Arc<Control>,
+    received: Instant,
+) {
+    let id = assignment.attempt;
+    let (logs, usage) = (Logs::default(), Usage::default());
+    let mut attempt = Attempt { worker: worker.clone(), control, logs, usage, received, started: None };
+    // What a panic leaves half-done is the attempt's own, and goes with it.
+    let ran = AssertUnwindSafe(attempt.run(assignment)).catch_unwind().await;
+    let result = ran.unwrap_or_else(|panic| Err(panicked(id, panic.as_ref())));
+    if let Some(started) = attempt.started {
+        attempt.usage.run_us = micros(started.elapsed());
+    }
+    let logs = attempt.take_logs();
+    worker.finish(FromExecutor::Finished { attempt: id, result, usage: attempt.usage, logs }).await;
+}
+
+impl Attempt {
+    async fn run(&mut self, assignment: Assignment) -> Result<Vec<Output>, Error> {
+        let function = self.worker.shared.store.version(assignment.version).await?;
+        let loaded = self.load(&function).await?;
+        match &loaded.program {
+            Program::Task(_) => self.task(function, &loaded, assignment).await,
+            Program::Http(_) | Program::Cli(_) => foreign::run(self, function, assignment).await,
+        }
+    }
+
+    async fn load(&mut self, function: &FunctionVersion) -> Result<Arc<Loaded>, Error> {
+        let loader = &self.worker.shared.loader;
+        if let Some(loaded) = loader.ready(function.component) {
+            return Ok(loaded);
+        }
+        self.usage.cold = true;
+        // Not on the attempt's time, yet it can be stopped.
+        meter(loader.get(function.component), &self.control, Duration::MAX).await.result?
+    }
+
+    async fn task(
+        &mut self,
+        function: Arc<FunctionVersion>,
+        loaded: &Loaded,
+        assignment: Assignment,
+    ) -> Result<Vec<Output>, Error> {
+        let Program::Task(pre) = &loaded.program else { return Err(Error::internal("not a task function")) };
+        let Assignment {
+            attempt, job, entry, args, outputs, generator, memory, timeout_ms, durability, ..
+        } = assignment;
+        let shared = &self.worker.shared;
+        let identity = Identity { attempt, job, function, entry, outputs, generator, durability };
+        let owner = Owner::new(attempt, self.worker.events.clone(), self.control.clone());
+        let host = TaskHost::new(shared.tasks.clone(), identity, Some(owner), &args);
+        let logs = LogSink::default();
+        self.logs = logs.logs();
+        let mut store = task::open(shared, host, memory, logs);
+        let args = args.into_iter().map(|arg| arg.value).collect();
+        let started = &mut self.started;
+        let run = task::outputs(pre, &mut store, args, || *started = Some(Instant::now()));
+        let metered = meter(run, &self.control, Duration::from_millis(timeout_ms)).await;
+        self.note_start();
+        self.usage.cpu_us = micros(metered.busy);
+        self.usage.memory_peak = store.data().limits.peak();
+        if let Some(task) = &store.data().task {
+            (self.usage.bytes_read, self.usage.bytes_written) = task.transferred();
+        }
+        metered.result?
+    }
+
+    /// The function's first instruction runs, unless that was noted before.
+    pub(super) fn start(&mut self) {
+        self.started.get_or_insert_with(Instant::now);
+        self.note_start();
+    }
+
+    fn note_start(&mut self) {
+        let started = self.started.unwrap_or_else(Instant::now);
+        self.usage.start_us = micros(started.saturating_duration_since(self.received));
+    }
+
+    /// The lines so far. The guest is gone, and with it everybody who writes.
+    fn take_logs(&self) -> Bytes {
+        std::mem::take(&mut *self.logs.lock().unwrap_or_else(PoisonError::into_inner)).into()
+    }
+}
+
+fn panicked(id: AttemptId, panic: &(dyn std::any::Any + Send)) -> Error {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("of unknown cause");
+    tracing::error!(attempt = ?id, panic = text, "a host call panicked");
+    Error::internal(format!("the executor failed while it ran this attempt: {text}"))
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,1 @@
+//! Attempts against a scripted owner.
