@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 /// What the caller should do next. The names are those of the `kind` member of `application/problem+json`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Kind {
     /// The request is wrong; change it.
     Invalid,
@@ -49,6 +50,7 @@ impl Kind {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "each name says all there is to say; the message has the rest")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Code {
     // invalid
     Name,
@@ -60,6 +62,8 @@ pub enum Code {
     ComponentTooLarge,
     BodyTooLarge,
     Request,
+    Method,
+    RequestTimeout,
     Call,
     // unauthorized
     Token,
@@ -112,12 +116,14 @@ pub enum Code {
 /// Messages are lower case and unpunctuated, name the thing that is wrong and say what to do.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Error {
     /// What the caller does next.
     pub kind: Kind,
     /// Which failure within the kind.
     pub code: Code,
     /// For people.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub message: Cow<'static, str>,
     /// Whether the same request may succeed later.
     pub retryable: bool,

@@ -9,6 +9,7 @@ use crate::{Digest, Error, FunctionName, Manifest};
 /// What kind of component it is, found from its exports at deploy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum ComponentKind {
     /// Exports `wasi:http/incoming-handler@0.2.x`.
     Http,

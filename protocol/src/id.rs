@@ -13,6 +13,7 @@ use crate::{Code, Error, Kind, limit};
 /// A UUID version 7, so ids sort by creation time. Prints as the hyphenated form.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(value_type = String, format = "uuid"))]
 pub struct JobId(pub Uuid);
 
 /// A task: 16 bytes, known before it runs and equal on replay.
@@ -21,6 +22,7 @@ pub struct JobId(pub Uuid);
 /// cut to 16 bytes. Prints as 32 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(value_type = String))]
 pub struct TaskId(#[serde(with = "serde_bytes")] pub [u8; 16]);
 
 impl TaskId {
@@ -89,6 +91,7 @@ pub struct ExecutorId(pub u64);
 
 /// The SHA-256 of some bytes. Prints as 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(value_type = String))]
 pub struct Digest(pub [u8; 32]);
 
 impl Digest {
@@ -116,6 +119,7 @@ impl Digest {
 /// The name of a function: 1 to 63 of `a-z 0-9 -`, starting with a letter or digit.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(value_type = String))]
 pub struct FunctionName(Arc<str>);
 
 impl FunctionName {

@@ -12,6 +12,7 @@ use crate::{Code, Error, FunctionName, Kind, limit};
 /// (or a whole number of milliseconds).
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Manifest {
     /// The function's name.
     pub name: FunctionName,
@@ -50,6 +51,7 @@ pub struct Manifest {
 /// What one attempt occupies on its executor while it runs.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Resources {
     /// Slots, in cpus; may be a fraction.
     pub cpu: f32,
@@ -72,6 +74,7 @@ impl Default for Resources {
 /// Bounds on what runs and waits at once, per function and gateway.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Concurrency {
     /// Attempts that run at once.
     pub max: u32,
@@ -88,6 +91,7 @@ impl Default for Concurrency {
 /// When a failed attempt of an asynchronous invocation or a task is tried again.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Retry {
     /// Attempts in all, the first included.
     pub attempts: u32,
@@ -108,6 +112,7 @@ impl Default for Retry {
 /// Where outgoing requests may go: origins such as `https://api.example.com`. Empty: nowhere.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Egress {
     /// Allowed origins (scheme, host, optional port).
     pub allow: Vec<String>,

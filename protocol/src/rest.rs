@@ -10,6 +10,7 @@ use crate::{Code, Digest, Error, FunctionName, JobId, Kind, TaskId, function::Co
 
 /// An `application/problem+json` body (RFC 9457).
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Problem {
     /// `about:blank`: the members below say what happened.
     #[serde(rename = "type")]
@@ -31,6 +32,7 @@ pub struct Problem {
 /// State of an invocation or job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum State {
     /// Accepted, not started.
     Queued,
@@ -53,6 +55,7 @@ impl State {
 
 /// `GET /v1/invocations/{id}` and `GET /v1/jobs/{id}`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobView {
     /// Its id.
     pub id: JobId,
@@ -86,6 +89,7 @@ pub struct JobView {
 
 /// How far a job is, in tasks and bytes.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Progress {
     /// Tasks called so far, the root included.
     pub tasks: u64,
@@ -105,6 +109,7 @@ pub struct Progress {
 
 /// Tasks of one entry.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Stage {
     /// Called so far.
     pub tasks: u64,
@@ -117,6 +122,7 @@ pub struct Stage {
 /// Body of `POST /v1/jobs`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobRequest {
     /// `name`, `name:alias` or `name:version`.
     pub function: String,
@@ -130,6 +136,7 @@ pub struct JobRequest {
 
 /// `202` of an asynchronous invocation or job.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AcceptedView {
     /// Its id; also in `Location`.
     pub id: JobId,
@@ -137,6 +144,7 @@ pub struct AcceptedView {
 
 /// `GET /v1/functions/{name}`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FunctionView {
     /// Its name.
     pub name: FunctionName,
@@ -148,6 +156,7 @@ pub struct FunctionView {
 
 /// One version of a function.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct VersionView {
     /// The version.
     pub version: Digest,
@@ -169,6 +178,7 @@ pub struct VersionView {
 
 /// `201` (new) or `200` (was there) of `PUT /v1/functions/{name}`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeployedView {
     /// The function.
     pub name: FunctionName,
@@ -185,6 +195,7 @@ pub struct DeployedView {
 /// Body of `POST /v1/functions/{name}/aliases/{alias}`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AliasRequest {
     /// Version (or at least 6 leading digits) to weight. An empty map removes the alias.
     pub weights: BTreeMap<String, u32>,
@@ -192,6 +203,7 @@ pub struct AliasRequest {
 
 /// One object of `GET /v1/objects?prefix=`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ObjectView {
     /// Its key.
     pub key: String,
@@ -205,6 +217,7 @@ pub struct ObjectView {
 
 /// A page of a listing. `next` is the `after` parameter of the next page.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Page<T> {
     /// What was listed.
     pub items: Vec<T>,
@@ -215,6 +228,7 @@ pub struct Page<T> {
 
 /// One entry of `GET /v1/dead-letters`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeadLetterView {
     /// The invocation that was given up.
     pub id: JobId,
@@ -237,6 +251,7 @@ pub struct DeadLetterView {
 
 /// `GET /v1/jobs/{id}/graph`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GraphView {
     /// Tasks in the order they were called; the root first. At most 10,000, then `truncated`.
     pub tasks: Vec<GraphTask>,
@@ -246,6 +261,7 @@ pub struct GraphView {
 
 /// One task of a job's graph.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GraphTask {
     /// The task.
     pub id: TaskId,
@@ -266,6 +282,7 @@ pub struct GraphTask {
 
 /// `GET /v1/partitions/{id}/lineage`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LineageView {
     /// The partition, as `<task>.<output>`.
     pub partition: String,
@@ -276,5 +293,38 @@ pub struct LineageView {
     /// The attempt whose output was committed.
     pub attempt: u32,
     /// Lineage of the partitions it was made from, to a depth of 16.
+    #[cfg_attr(feature = "openapi", schema(no_recursion))]
     pub inputs: Vec<LineageView>,
+}
+
+/// `GET /v1/jobs/{id}/cost`: usage so far, priced with the gateway's price list.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CostView {
+    /// The job.
+    pub id: JobId,
+    /// The currency of all amounts (ISO 4217).
+    pub currency: String,
+    /// The sum of the amounts below.
+    pub total: f64,
+    /// Seconds of computing.
+    pub cpu_seconds: Charge,
+    /// 10^9 bytes of memory for an hour; an upper bound.
+    pub gb_hours: Charge,
+    /// Attempts of tasks.
+    pub requests: Charge,
+    /// Whether the job has ended, so that this is all.
+    pub complete: bool,
+}
+
+/// One line of a bill.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Charge {
+    /// How much was used.
+    pub quantity: f64,
+    /// Of one unit.
+    pub price: f64,
+    /// `quantity` times `price`.
+    pub amount: f64,
 }

@@ -1,0 +1,91 @@
+//! Waiting for jobs and following them: long polls, events, growing logs. All of it ends when the gateway drains.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::response::sse::Event;
+use bytes::Bytes;
+use fanfold_protocol::{Error, JobId, rest::JobView};
+use futures::{Stream, stream};
+use tokio::sync::watch;
+
+use crate::shared::{Draining, Shared};
+
+/// The longest a request may wait; a client asks again.
+pub(super) const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// The state of a job once it has ended, or after `time`, or when the gateway drains: whichever is first.
+pub(super) async fn wait(shared: &Shared, id: JobId, time: Duration) -> Result<JobView, Error> {
+    let mut views = shared.owner.watch(id).await?;
+    tokio::select! {
+        // If the owner ends, the last state stands.
+        _ = views.wait_for(|view| view.state.ended()) => {}
+        () = tokio::time::sleep(time.min(WAIT_MAX)) => {}
+        () = shared.draining.begun() => {}
+    }
+    let view = views.borrow().clone();
+    Ok(view)
+}
+
+/// Waits for the next change. `None`: there will be none.
+async fn changed(shared: &Shared, views: &mut watch::Receiver<JobView>) -> Option<()> {
+    tokio::select! {
+        changed = views.changed() => changed.ok(),
+        () = shared.draining.begun() => None,
+    }
+}
+
+/// The present state and then every change, until the job has ended. Changes that come faster than the client reads
+/// are merged.
+pub(super) fn events(
+    shared: Arc<Shared>,
+    views: watch::Receiver<JobView>,
+) -> impl Stream<Item = Result<Event, Infallible>> + Send {
+    stream::unfold(Some((shared, views, true)), |state| async {
+        let (shared, mut views, first) = state?;
+        if !first {
+            changed(&shared, &mut views).await?;
+        }
+        let view = views.borrow_and_update().clone();
+        let event = Event::default().event("job").json_data(&view).unwrap_or_default();
+        let next = (!view.state.ended()).then_some((shared, views, false));
+        Some((Ok(event), next))
+    })
+}
+
+/// Log lines as they come, until the job has ended.
+pub(super) fn logs(
+    shared: Arc<Shared>,
+    id: JobId,
+    views: watch::Receiver<JobView>,
+) -> impl Stream<Item = Result<Bytes, Error>> + Send {
+    let follow = Follow { shared, id, views, sent: 0, ended: false };
+    stream::try_unfold(follow, |mut follow| async { Ok(follow.next().await?.map(|lines| (lines, follow))) })
+}
+
+struct Follow {
+    shared: Arc<Shared>,
+    id: JobId,
+    views: watch::Receiver<JobView>,
+    /// Bytes of the log that were sent.
+    sent: usize,
+    ended: bool,
+}
+
+impl Follow {
+    async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        while !self.ended {
+            // First the state, then the log: a job seen as ended has all its lines.
+            self.ended = self.views.borrow_and_update().state.ended();
+            let lines = self.shared.owner.logs(self.id).await?;
+            if lines.len() > self.sent {
+                let new = lines.slice(self.sent..);
+                self.sent = lines.len();
+                return Ok(Some(new));
+            }
+            if !self.ended && changed(&self.shared, &mut self.views).await.is_none() {
+                return if self.shared.draining.has_begun() { Err(Draining::error()) } else { Ok(None) };
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,44 @@
+//! `/v1/partitions`: reading partitions and showing how they were made.
+
+use axum::{
+    Json,
+    body::Body,
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
+use fanfold_protocol::rest::{LineageView, Problem};
+use http::{HeaderValue, header};
+
+use super::{Answer, Gateway, extract::Segments};
+
+/// Read a partition. Its blocks come one after the other.
+#[utoipa::path(
+    get, path = "/v1/partitions/{id}", tag = "partitions",
+    params(("id" = String, Path, description = "`<task>.<output>`")),
+    responses(
+        (status = 200, description = "The bytes", content_type = "application/octet-stream"),
+        (status = 404, body = Problem),
+        (status = 503, description = "It is lost", body = Problem),
+    ),
+)]
+pub(super) async fn read(State(shared): Gateway, Segments(id): Segments<String>) -> Answer<Response> {
+    let (bytes, body) = shared.owner.partition(id.parse()?).await?;
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static(super::BYTES)),
+        (header::CONTENT_LENGTH, HeaderValue::from(bytes)),
+    ];
+    Ok((headers, Body::new(body)).into_response())
+}
+
+/// Show which task made a partition, from what, to a depth of 16.
+#[utoipa::path(
+    get, path = "/v1/partitions/{id}/lineage", tag = "partitions",
+    params(("id" = String, Path, description = "`<task>.<output>`")),
+    responses((status = 200, body = LineageView), (status = 404, body = Problem)),
+)]
+pub(super) async fn lineage(
+    State(shared): Gateway,
+    Segments(id): Segments<String>,
+) -> Answer<Json<LineageView>> {
+    Ok(Json(shared.owner.lineage(id.parse()?).await?))
+}

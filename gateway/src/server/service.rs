@@ -1,0 +1,67 @@
+//! From a request to a response: the probes, the check of the token, then calls to [`crate::direct`] and everything
+//! else to the router.
+
+use std::{convert::Infallible, sync::Arc};
+
+use fanfold_protocol::Error;
+use http::{Request, Response};
+use hyper::{
+    body::Incoming,
+    service::{Service, service_fn},
+};
+use tower_service::Service as _;
+
+use super::Client;
+use crate::{
+    body::{self, Bounds, Outbound},
+    direct,
+    metrics::{InFlight, Route},
+    problem,
+};
+
+/// The service of one connection.
+pub(super) fn of(
+    client: Arc<Client>,
+) -> impl Service<Request<Incoming>, Response = Response<Outbound>, Error = Infallible, Future: Send> {
+    service_fn(move |request| {
+        let client = Arc::clone(&client);
+        async move { Ok(answer(client, request).await) }
+    })
+}
+
+async fn answer(client: Arc<Client>, request: Request<Incoming>) -> Response<Outbound> {
+    let route = Route::of(request.uri().path());
+    let shared = Arc::clone(client.shared());
+    let flight = InFlight::begin(client, route);
+    let response = match admit(&flight, &request) {
+        Err(error) => problem::response(&error),
+        Ok(()) => match route {
+            Route::Function => direct::answer(flight, request).await,
+            Route::AsyncFunction => direct::answer_async(flight, request).await,
+            // Boxed so that the future of calls stays small.
+            _ => Box::pin(route_on(flight, request)).await,
+        },
+    };
+    shared.metrics.answered(route, response.status());
+    response
+}
+
+/// Probes need no token: whoever restarts a gateway does not know it.
+fn admit(flight: &InFlight, request: &Request<Incoming>) -> Result<(), Error> {
+    match request.uri().path() {
+        "/healthz" | "/readyz" => Ok(()),
+        _ => flight.auth.check(request.headers()),
+    }
+}
+
+async fn route_on(flight: InFlight, request: Request<Incoming>) -> Response<Outbound> {
+    let (parts, incoming) = request.into_parts();
+    // The handlers cap what they read, each at its own number of bytes.
+    let bounds = Bounds { bytes: u64::MAX, idle: flight.config.body_timeout };
+    let body = match body::bounded(incoming, bounds) {
+        Ok((body, _fault)) => axum::body::Body::new(body),
+        Err(error) => return problem::response(&error),
+    };
+    let Ok(response) = flight.router().call(Request::from_parts(parts, body)).await;
+    response.map(|body| Outbound::Routed { body, _flight: flight })
+}
