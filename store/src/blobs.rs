@@ -62,7 +62,7 @@ impl Store {
 
     /// Removes compiled code; fine if there is none.
     pub async fn remove_compiled(&self, component: Digest, engine: &str) -> Result<(), Error> {
-        self.backend().delete(&paths::compiled(component, engine)).await.map(|_| ())
+        self.backend().delete(&paths::compiled(component, engine)).await
     }
 
     /// The key with which compiled code is signed: 32 random bytes, made the first time anybody asks. In a directory

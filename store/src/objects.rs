@@ -130,13 +130,15 @@ impl Objects {
         Ok(Page { items: found.into_iter().map(|(key, meta)| view(key, meta)).collect(), next })
     }
 
-    /// Removes an object.
+    /// Removes an object, durably.
     ///
     /// # Errors
     /// `not-found` / `object`, `invalid`, `platform`.
     pub async fn delete(&self, key: &str) -> Result<(), Error> {
         let path = paths::object(self.backend.layout(), key)?;
-        if self.backend.delete(&path).await? { Ok(()) } else { Err(no_object(key)) }
+        self.backend.head(&path).await?.ok_or_else(|| no_object(key))?;
+        self.backend.delete(&path).await?;
+        self.backend.sync_entry(&path).await
     }
 }
 

@@ -200,7 +200,7 @@ pub async fn write_raw(store: &Store, path: &str, bytes: Bytes) -> Result<(), Er
 ///
 /// # Errors
 /// `platform`.
-pub async fn remove_raw(store: &Store, path: &str) -> Result<bool, Error> {
+pub async fn remove_raw(store: &Store, path: &str) -> Result<(), Error> {
     store.backend().delete(&Path::from(path)).await
 }
 

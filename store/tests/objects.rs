@@ -160,7 +160,9 @@ async fn keys_cannot_escape(store: Store) {
     for prefix in ["../", "/", "a/../", "//", "./"] {
         assert_eq!(store.objects().list(prefix, None, 10).await.unwrap().items, [], "{prefix:?}");
     }
-    assert_eq!(testing::paths(&store, "").await, Vec::<String>::new());
+    let mut everything = testing::paths(&store, "").await;
+    everything.retain(|path| path != "FORMAT" && path != "LOCK");
+    assert_eq!(everything, Vec::<String>::new());
 }
 
 async fn a_failed_upload_leaves_nothing(store: Store) {

@@ -109,12 +109,13 @@ impl Backend {
         .await
     }
 
-    /// Makes sure that an object that is there stays there through a power loss. Other stores need nothing.
+    /// Makes sure that an object's presence or absence survives a power loss. Other stores need nothing.
     pub(crate) async fn sync_entry(&self, path: &Path) -> Result<(), Error> {
         let Some(directory) = self.local() else { return Ok(()) };
         let file = directory.file(path);
         blocking(move || {
-            let folder = file.parent().unwrap_or(&file);
+            // Removing the last object of a folder removes the folder: then it is the one above that changed.
+            let folder = file.ancestors().skip(1).find(|folder| folder.exists()).unwrap_or(&file);
             sync_folder(folder).map_err(|e| io_error("sync", folder.display(), &e))
         })
         .await
@@ -124,11 +125,10 @@ impl Backend {
         self.store().put_multipart(path).await.map_err(|e| storage("write", path, &e))
     }
 
-    /// Removes an object; whether there was one.
-    pub(crate) async fn delete(&self, path: &Path) -> Result<bool, Error> {
+    /// Removes an object; fine if there is none, which not every store can tell.
+    pub(crate) async fn delete(&self, path: &Path) -> Result<(), Error> {
         match self.store().delete(path).await {
-            Ok(()) => Ok(true),
-            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(e) => Err(storage("remove", path, &e)),
         }
     }

@@ -72,8 +72,10 @@ pub(crate) async fn blocking<T: Send + 'static>(
 pub(crate) fn create_private(file: &Path, bytes: &[u8]) -> io::Result<bool> {
     let folder = file.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
-    let temporary = file.with_extension(format!("{}#1", std::process::id()));
-    let mut out = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    // Two may do this at once: each has a temporary file of its own, and one of the links wins.
+    let mut temporary = file.as_os_str().to_owned();
+    temporary.push(format!(".{}#1", uuid::Uuid::now_v7()));
+    let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     out.write_all(bytes)?;
     out.sync_all()?;
     let linked = fs::hard_link(&temporary, file);
