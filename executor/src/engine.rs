@@ -15,7 +15,8 @@ use std::{
 use fanfold_protocol::{Digest, Error};
 use sha2::{Digest as _, Sha256};
 use wasmtime::{
-    Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, WasmBacktraceDetails, WasmFeatures,
+    Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, WasmBacktraceDetails,
+    WasmFeatures,
 };
 
 /// Raised whenever the stored form of compiled code changes; part of the engine key.
@@ -70,10 +71,13 @@ impl Engine {
     /// [`fanfold_protocol::Kind::Platform`] where the machine cannot run it at all.
     pub fn start() -> Result<Self, Error> {
         let wasm = pooled(1).or_else(|error| {
-            tracing::warn!("a pool of {INSTANCES_MAX} instances does not fit here ({error:#}): using an eighth");
+            tracing::warn!(
+                "a pool of {INSTANCES_MAX} instances does not fit here ({error:#}): using an eighth"
+            );
             pooled(8)
         });
-        let wasm = wasm.map_err(|e| Error::internal(format!("the WebAssembly engine does not start: {e:#}")))?;
+        let wasm =
+            wasm.map_err(|e| Error::internal(format!("the WebAssembly engine does not start: {e:#}")))?;
         let key = key(&wasm);
         let ticker = Ticker::start(wasm.clone())?;
         Ok(Self { wasm, key, ticker })
@@ -213,4 +217,3 @@ impl Drop for Ticker {
         }
     }
 }
-

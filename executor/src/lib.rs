@@ -20,6 +20,8 @@ pub mod direct;
 pub mod task;
 pub mod cache;
 pub mod worker;
+#[cfg(test)]
+mod testing;
 
 pub use compile::compile_child;
 pub use config::Config;

@@ -101,7 +101,8 @@ impl Loader {
     /// Where the store has no signing key and cannot keep one.
     pub async fn new(config: &Config, engine: Arc<Engine>, store: Store) -> Result<Self, Error> {
         let sealer = Sealer::new(&store.signing_key().await?);
-        let linker = linker(&engine).map_err(|e| Error::internal(format!("host calls do not link: {e:#}")))?;
+        let linker =
+            linker(&engine).map_err(|e| Error::internal(format!("host calls do not link: {e:#}")))?;
         let compiler = Compiler::new(config.compiler.clone());
         let inner = Inner {
             engine,
@@ -204,10 +205,13 @@ impl Inner {
         }
         let head = Head { admitted: compiled.admitted, component_bytes };
         let sealed = self.sealer.seal(component, key, &head, &compiled.code);
-        let loaded = self.open(component, sealed.clone(), steps).await.map_err(|unusable| match unusable {
-            Unusable::Error(error) => error,
-            Unusable::Damaged(why) => Error::internal(format!("code that was just compiled is unusable: {why}")),
-        })?;
+        let loaded =
+            self.open(component, sealed.clone(), steps).await.map_err(|unusable| match unusable {
+                Unusable::Error(error) => error,
+                Unusable::Damaged(why) => {
+                    Error::internal(format!("code that was just compiled is unusable: {why}"))
+                }
+            })?;
         self.store.put_compiled(component, key, sealed).await?;
         Ok(loaded)
     }
@@ -243,12 +247,22 @@ impl Inner {
         let begun = Instant::now();
         let program = self.link(&mapped, &verified).map_err(Unusable::Error)?;
         steps.link_us = lap(begun);
-        Ok(Loaded { program, info: info(&verified, steps), steps: *steps, used_tick: AtomicU64::new(u64::MAX) })
+        Ok(Loaded {
+            program,
+            info: info(&verified, steps),
+            steps: *steps,
+            used_tick: AtomicU64::new(u64::MAX),
+        })
     }
 
-    fn link(&self, component: &wasmtime::component::Component, verified: &Verified) -> Result<Program, Error> {
+    fn link(
+        &self,
+        component: &wasmtime::component::Component,
+        verified: &Verified,
+    ) -> Result<Program, Error> {
         // Admission knows the interfaces; a function that an interface lacks, or has with another type, shows here.
-        let linked = self.linker.instantiate_pre(component).map_err(|e| missing_imports(&format!("{e:#}")))?;
+        let linked =
+            self.linker.instantiate_pre(component).map_err(|e| missing_imports(&format!("{e:#}")))?;
         let program = match verified.head.admitted.kind {
             ComponentKind::Http => ProxyPre::new(linked).map(Program::Http),
             ComponentKind::Cli => CommandPre::new(linked).map(Program::Cli),

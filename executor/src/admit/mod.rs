@@ -14,6 +14,8 @@ use fanfold_protocol::{Code, Error, Kind, function::ComponentKind, limit};
 use serde::{Deserialize, Serialize};
 use wasmparser::Parser;
 
+#[cfg(test)]
+pub(crate) use offer::OFFER;
 pub(crate) use offer::missing_imports;
 use survey::Survey;
 
@@ -58,7 +60,8 @@ pub fn check_size(bytes: u64) -> Result<(), Error> {
     if bytes <= limit::COMPONENT_BYTES_MAX {
         return Ok(());
     }
-    let message = format!("the component has {bytes} bytes: at most {} are taken", limit::COMPONENT_BYTES_MAX);
+    let message =
+        format!("the component has {bytes} bytes: at most {} are taken", limit::COMPONENT_BYTES_MAX);
     Err(Error::new(Kind::Invalid, Code::ComponentTooLarge, message))
 }
 
@@ -69,7 +72,10 @@ fn kind(exports: &[String]) -> Result<ComponentKind, Error> {
         ("wasi:cli/run", "0.2.", ComponentKind::Cli),
     ];
     let found = KINDS.iter().find(|(interface, version, _)| {
-        exports.iter().map(|name| offer::interface(name)).any(|(i, v)| i == *interface && v.starts_with(version))
+        exports
+            .iter()
+            .map(|name| offer::interface(name))
+            .any(|(i, v)| i == *interface && v.starts_with(version))
     });
     if let Some((_, _, kind)) = found {
         return Ok(*kind);

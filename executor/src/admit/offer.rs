@@ -10,32 +10,40 @@ use super::survey::Import;
 const FUNCTIONS_SHOWN: usize = 8;
 
 /// Package, version prefix that is compatible, and interfaces.
-pub(super) const OFFER: [(&str, &str, &[&str]); 8] = [
+pub(crate) const OFFER: [(&str, &str, &[&str]); 8] = [
     ("wasi:io", "0.2.", &["error", "poll", "streams"]),
     ("wasi:clocks", "0.2.", &["monotonic-clock", "wall-clock"]),
     ("wasi:random", "0.2.", &["insecure", "insecure-seed", "random"]),
-    ("wasi:cli", "0.2.", &[
-        "environment",
-        "exit",
-        "stderr",
-        "stdin",
-        "stdout",
-        "terminal-input",
-        "terminal-output",
-        "terminal-stderr",
-        "terminal-stdin",
-        "terminal-stdout",
-    ]),
+    (
+        "wasi:cli",
+        "0.2.",
+        &[
+            "environment",
+            "exit",
+            "stderr",
+            "stdin",
+            "stdout",
+            "terminal-input",
+            "terminal-output",
+            "terminal-stderr",
+            "terminal-stdin",
+            "terminal-stdout",
+        ],
+    ),
     ("wasi:filesystem", "0.2.", &["preopens", "types"]),
-    ("wasi:sockets", "0.2.", &[
-        "instance-network",
-        "ip-name-lookup",
-        "network",
-        "tcp",
-        "tcp-create-socket",
-        "udp",
-        "udp-create-socket",
-    ]),
+    (
+        "wasi:sockets",
+        "0.2.",
+        &[
+            "instance-network",
+            "ip-name-lookup",
+            "network",
+            "tcp",
+            "tcp-create-socket",
+            "udp",
+            "udp-create-socket",
+        ],
+    ),
     ("wasi:http", "0.2.", &["outgoing-handler", "types"]),
     ("fanfold:function", "0.1.", &["context", "data", "log", "objects", "tasks", "types"]),
 ];
@@ -47,8 +55,7 @@ pub(super) fn interface(name: &str) -> (&str, &str) {
 
 /// Refuses imports that are not offered, all of them at once.
 pub(super) fn check(imports: &[Import]) -> Result<(), Error> {
-    let missing: Vec<String> =
-        imports.iter().filter(|import| !offered(&import.name)).map(describe).collect();
+    let missing: Vec<String> = imports.iter().filter(|import| !offered(&import.name)).map(describe).collect();
     if missing.is_empty() { Ok(()) } else { Err(missing_imports(&missing.join("; "))) }
 }
 

@@ -85,7 +85,10 @@ fn functions(types: &Types, import: &str) -> Vec<String> {
     let item = types.component_item_for_import(import);
     let Some(ComponentEntityType::Instance(instance)) = item.map(|item| item.ty) else { return Vec::new() };
     let exports = types.as_ref().get(instance).map(|instance| instance.exports.iter()).into_iter().flatten();
-    exports.filter(|(_, item)| matches!(item.ty, ComponentEntityType::Func(_))).map(|(name, _)| name.clone()).collect()
+    exports
+        .filter(|(_, item)| matches!(item.ty, ComponentEntityType::Func(_)))
+        .map(|(name, _)| name.clone())
+        .collect()
 }
 
 /// What the limits of the platform count, over all nested modules and components.
@@ -137,7 +140,11 @@ fn check_body(body: &FunctionBody<'_>) -> Result<(), Error> {
     let range = body.range();
     let max = limit::FUNCTION_BODY_BYTES_MAX as usize;
     if range.len() > max {
-        let message = format!("a function of {} bytes at offset {:#x}: at most {max} are taken", range.len(), range.start);
+        let message = format!(
+            "a function of {} bytes at offset {:#x}: at most {max} are taken",
+            range.len(),
+            range.start
+        );
         return Err(too_large(message));
     }
     let mut locals = 0;
@@ -155,7 +162,10 @@ fn too_large(message: String) -> Error {
 fn unparsable(error: wasmparser::BinaryReaderError) -> Error {
     let message = error.message();
     if message.contains("unexpected end") {
-        return malformed(format_args!("it ends too early, at offset {:#x}; was the upload cut off?", error.offset()));
+        return malformed(format_args!(
+            "it ends too early, at offset {:#x}; was the upload cut off?",
+            error.offset()
+        ));
     }
     invalid(error)
 }

@@ -27,7 +27,10 @@ fn kinds_come_from_exports() {
     check(&component(""), Ok((ComponentKind::Cli, false)));
     let submits = r#"(import "fanfold:function/tasks@0.1.0" (instance))"#;
     check(&component(submits), Ok((ComponentKind::Cli, true)));
-    check(r#"(module (memory (export "memory") 1) (func (export "_start")))"#, Ok((ComponentKind::Cli, false)));
+    check(
+        r#"(module (memory (export "memory") 1) (func (export "_start")))"#,
+        Ok((ComponentKind::Cli, false)),
+    );
     check("(component)", Err((Code::NoExport, "exports nothing")));
     let draft = format!(r#"(component {RUN} (export "wasi:cli/run@0.3.0" (instance $e)))"#);
     check(&draft, Err((Code::NoExport, "wasi:cli/run@0.3.0")));
@@ -75,7 +78,10 @@ fn switched_off_proposals_are_refused() {
         let bytes = wat::parse_str(component(item)).unwrap();
         let error = admit(&bytes).unwrap_err();
         assert_eq!(error.code, Code::MalformedComponent, "{what}: {error}");
-        assert!(error.message.contains("switched off") || error.message.contains("feature"), "{what}: {error}");
+        assert!(
+            error.message.contains("switched off") || error.message.contains("feature"),
+            "{what}: {error}"
+        );
     }
 }
 

@@ -126,7 +126,9 @@ fn spawn(program: &OsString, arguments: &[OsString]) -> Result<Child, Error> {
         .process_group(0)
         .kill_on_drop(true)
         .spawn()
-        .map_err(|e| Error::internal(format!("the compiler `{}` does not start: {e}", program.to_string_lossy())))
+        .map_err(|e| {
+            Error::internal(format!("the compiler `{}` does not start: {e}", program.to_string_lossy()))
+        })
 }
 
 /// Sends the component and reads the answer; both ends may stop early.
@@ -138,7 +140,8 @@ async fn converse(mut child: Child, component: &[u8]) -> Result<(ExitStatus, Vec
             let _ = stdin.write_all(component).await;
         }
     };
-    let (_, answer, last_words) = tokio::join!(send, read(stdout, OUTPUT_BYTES_MAX), read(stderr, STDERR_BYTES_MAX));
+    let (_, answer, last_words) =
+        tokio::join!(send, read(stdout, OUTPUT_BYTES_MAX), read(stderr, STDERR_BYTES_MAX));
     let status = child.wait().await.map_err(|e| Error::internal(format!("the compiler is lost: {e}")))?;
     Ok((status, answer, last_words))
 }

@@ -75,7 +75,12 @@ impl Sealer {
     }
 
     /// The code in `sealed`, if it was sealed here for this component and engine and is unchanged.
-    pub(crate) fn verify(&self, component: Digest, engine: &str, mut sealed: Bytes) -> Result<Verified, Damage> {
+    pub(crate) fn verify(
+        &self,
+        component: Digest,
+        engine: &str,
+        mut sealed: Bytes,
+    ) -> Result<Verified, Damage> {
         if sealed.len() < MAGIC.len() + SIGNATURE_BYTES + 4 || !sealed.starts_with(MAGIC) {
             return Err(Damage::Format);
         }
@@ -108,7 +113,8 @@ mod tests {
     #[test]
     fn any_flipped_bit_is_noticed() {
         let sealer = Sealer::new(&[7; 32]);
-        let admitted = Admitted { kind: ComponentKind::Cli, submits: false, imports: vec!["a:b/c".to_owned()] };
+        let admitted =
+            Admitted { kind: ComponentKind::Cli, submits: false, imports: vec!["a:b/c".to_owned()] };
         let head = Head { admitted, component_bytes: 12 };
         let component = Digest::of(b"component");
         let sealed = sealer.seal(component, "engine", &head, b"machine code");
@@ -124,9 +130,6 @@ mod tests {
         }
         assert_eq!(sealer.verify(component, "other", sealed.clone()).unwrap_err(), Damage::Signature);
         assert_eq!(sealer.verify(Digest::of(b"x"), "engine", sealed.clone()).unwrap_err(), Damage::Signature);
-        assert_eq!(
-            Sealer::new(&[8; 32]).verify(component, "engine", sealed).unwrap_err(),
-            Damage::Signature
-        );
+        assert_eq!(Sealer::new(&[8; 32]).verify(component, "engine", sealed).unwrap_err(), Damage::Signature);
     }
 }

@@ -105,7 +105,7 @@ fn trailers(frame: Frame<Bytes>) -> Body {
 }
 
 /// The body of a guest that still writes it. Its end is the guest's: a guest that fails ends it with its error.
-pub(super) struct Outgoing<H> {
+struct Outgoing<H> {
     body: WasiBody,
     left: u64,
     max: u64,
@@ -113,12 +113,17 @@ pub(super) struct Outgoing<H> {
     guest: Streaming,
 }
 
-impl<H: Send + 'static> Outgoing<H> {
-    /// At most `max` bytes of `body`.
-    pub(super) fn new(body: WasiBody, max: u64, call: Arc<Call<H>>, guest: Streaming) -> Body {
-        Self { body, left: max, max, call, guest }.boxed_unsync()
-    }
+/// At most `max` bytes of what a running guest writes.
+pub(super) fn outgoing<H: Send + 'static>(
+    body: WasiBody,
+    max: u64,
+    call: Arc<Call<H>>,
+    guest: Streaming,
+) -> Body {
+    Outgoing { body, left: max, max, call, guest }.boxed_unsync()
+}
 
+impl<H: Send + 'static> Outgoing<H> {
     /// After the last frame.
     fn end(&mut self) -> Option<Result<Frame<Bytes>, Error>> {
         let failure = self.call.failure();

@@ -15,7 +15,7 @@ use wasmtime_wasi_http::{
 
 use super::{
     Begun, Direct,
-    body::{self, Outgoing, malformed},
+    body::{self, malformed},
     call::{self, Call, Reached},
     output_too_large, too_large,
 };
@@ -59,7 +59,7 @@ pub(crate) async fn serve(
     let body = match reached {
         Reached::Head => {
             let guest = call::stream(direct, call.clone(), guest);
-            Outgoing::new(body, body_max, call.clone(), guest)
+            body::outgoing(body, body_max, call.clone(), guest)
         }
         Reached::End(_) => {
             let (body, bytes) = body::written(body, body_max)?;
@@ -94,7 +94,10 @@ async fn handle(
     logs: LogSink,
 ) -> Result<(), Error> {
     let Program::Http(pre) = &loaded.program else {
-        return Err(Error::invalid(format!("`{}` is no HTTP function: POST to /function/{0}", function.name)));
+        return Err(Error::invalid(format!(
+            "`{}` is no HTTP function: POST to /function/{0}",
+            function.name
+        )));
     };
     let spec = SandboxSpec {
         time: sandbox::Time::of_call(&function),
@@ -110,7 +113,11 @@ async fn handle(
     let mut store = sandbox::open(&direct.shared.engine, spec);
     let body_max = function.manifest.body_max;
     let run = async {
-        let scheme = if request.uri().scheme() == Some(&http::uri::Scheme::HTTPS) { Scheme::Https } else { Scheme::Http };
+        let scheme = if request.uri().scheme() == Some(&http::uri::Scheme::HTTPS) {
+            Scheme::Https
+        } else {
+            Scheme::Http
+        };
         let request = request.map(|body| body::incoming(body, body_max, call.clone()));
         let mut view = store.data_mut().http();
         let request = view.new_incoming_request(scheme, request)?;

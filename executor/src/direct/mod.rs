@@ -109,7 +109,8 @@ async fn run_task(
     let input = collect(request.into_body(), limit::INPUT_BYTES_MAX).await?;
     let logs = LogSink::default();
     let call = task::DirectCall { function, loaded, input, logs: logs.clone() };
-    let task::DirectOutput { output, instantiate_us, run_us } = task::run_direct(&direct.shared, call).await?;
+    let task::DirectOutput { output, instantiate_us, run_us } =
+        task::run_direct(&direct.shared, call).await?;
     drop(permit);
     timing.instantiate_us = instantiate_us;
     timing.run_us = run_us;
@@ -129,19 +130,22 @@ async fn collect(body: Body, max: u64) -> Result<Bytes, Error> {
 
 /// A reply that is `output` and nothing else.
 fn reply(output: Bytes, timing: Timing, logs: Logs) -> Reply {
-    let mut response = ::http::Response::new(Full::new(output).map_err(|never| match never {}).boxed_unsync());
+    let mut response =
+        ::http::Response::new(Full::new(output).map_err(|never| match never {}).boxed_unsync());
     let octets = ::http::HeaderValue::from_static("application/octet-stream");
     response.headers_mut().insert(::http::header::CONTENT_TYPE, octets);
     Reply { response, timing, logs }
 }
 
 fn too_large(max: u64) -> Error {
-    let message = format!("the request's body has over {max} bytes; put it in as an object, or raise `body_max`");
+    let message =
+        format!("the request's body has over {max} bytes; put it in as an object, or raise `body_max`");
     Error::new(Kind::Invalid, Code::BodyTooLarge, message)
 }
 
 fn output_too_large(max: u64) -> Error {
-    let message = format!("the function's response has over {max} bytes; write an object, or raise `body_max`");
+    let message =
+        format!("the function's response has over {max} bytes; write an object, or raise `body_max`");
     Error::new(Kind::Limit, Code::OutputTooLarge, message)
 }
 

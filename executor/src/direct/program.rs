@@ -147,7 +147,10 @@ fn arguments(name: &str, query: &str) -> Result<Vec<String>, Error> {
     let mut args = vec![name.to_owned()];
     for pair in query.split('&') {
         let Some(value) = pair.strip_prefix("arg=") else { continue };
-        args.push(decode(value).ok_or_else(|| Error::invalid(format!("`{pair}` is not a valid query parameter")))?);
+        args.push(
+            decode(value)
+                .ok_or_else(|| Error::invalid(format!("`{pair}` is not a valid query parameter")))?,
+        );
     }
     if args.len() > ARGUMENTS_MAX {
         let message = format!("over {ARGUMENTS_MAX} arguments: send them in the body");

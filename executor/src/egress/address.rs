@@ -16,22 +16,22 @@ pub(super) fn public(address: IpAddr) -> bool {
 fn public_v4(address: Ipv4Addr) -> bool {
     // (network, prefix length)
     const REFUSED: [([u8; 4], u32); 16] = [
-        ([0, 0, 0, 0], 8),         // this network
-        ([10, 0, 0, 0], 8),        // private
-        ([100, 64, 0, 0], 10),     // carrier-grade NAT
-        ([127, 0, 0, 0], 8),       // loopback
-        ([168, 63, 129, 16], 32),  // Azure's host agent
-        ([169, 254, 0, 0], 16),    // link-local, cloud metadata
-        ([172, 16, 0, 0], 12),     // private
-        ([192, 0, 0, 0], 24),      // protocol assignments
-        ([192, 0, 2, 0], 24),      // documentation
-        ([192, 88, 99, 0], 24),    // 6to4 relays
-        ([192, 168, 0, 0], 16),    // private
-        ([198, 18, 0, 0], 15),     // benchmarks
-        ([198, 51, 100, 0], 24),   // documentation
-        ([203, 0, 113, 0], 24),    // documentation
-        ([224, 0, 0, 0], 4),       // multicast
-        ([240, 0, 0, 0], 4),       // reserved, broadcast
+        ([0, 0, 0, 0], 8),        // this network
+        ([10, 0, 0, 0], 8),       // private
+        ([100, 64, 0, 0], 10),    // carrier-grade NAT
+        ([127, 0, 0, 0], 8),      // loopback
+        ([168, 63, 129, 16], 32), // Azure's host agent
+        ([169, 254, 0, 0], 16),   // link-local, cloud metadata
+        ([172, 16, 0, 0], 12),    // private
+        ([192, 0, 0, 0], 24),     // protocol assignments
+        ([192, 0, 2, 0], 24),     // documentation
+        ([192, 88, 99, 0], 24),   // 6to4 relays
+        ([192, 168, 0, 0], 16),   // private
+        ([198, 18, 0, 0], 15),    // benchmarks
+        ([198, 51, 100, 0], 24),  // documentation
+        ([203, 0, 113, 0], 24),   // documentation
+        ([224, 0, 0, 0], 4),      // multicast
+        ([240, 0, 0, 0], 4),      // reserved, broadcast
     ];
     let inside = |(network, length): &([u8; 4], u32)| {
         (u32::from(address) ^ u32::from_be_bytes(*network)).leading_zeros() >= *length
@@ -59,10 +59,30 @@ mod tests {
     #[test]
     fn only_public_addresses_pass() {
         for refused in [
-            "0.0.0.0", "10.1.2.3", "100.64.0.1", "100.100.100.200", "127.0.0.1", "169.254.169.254", "172.31.255.255",
-            "192.168.0.1", "198.19.0.1", "224.0.0.1", "255.255.255.255", "::", "::1", "::ffff:8.8.8.8", "::8.8.8.8",
-            "64:ff9b::808:808", "64:ff9b:1::1", "fc00::1", "fd00:ec2::254", "fe80::1", "ff02::1", "2002:808:808::1",
-            "2001::1", "2001:db8::1",
+            "0.0.0.0",
+            "10.1.2.3",
+            "100.64.0.1",
+            "100.100.100.200",
+            "127.0.0.1",
+            "169.254.169.254",
+            "172.31.255.255",
+            "192.168.0.1",
+            "198.19.0.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::ffff:8.8.8.8",
+            "::8.8.8.8",
+            "64:ff9b::808:808",
+            "64:ff9b:1::1",
+            "fc00::1",
+            "fd00:ec2::254",
+            "fe80::1",
+            "ff02::1",
+            "2002:808:808::1",
+            "2001::1",
+            "2001:db8::1",
         ] {
             assert!(!public(refused.parse().unwrap()), "{refused}");
         }

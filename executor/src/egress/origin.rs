@@ -63,7 +63,9 @@ mod tests {
         assert_ne!(parse("http://example.com"), parse("http://example.com:8080"));
         assert_eq!(parse("http://[::1]:8080").map(|o| (o.host, o.port)), Some(("::1".to_owned(), 8080)));
         assert_eq!(parse("http://[::1]").map(|o| o.port), Some(80));
-        for bad in ["example.com", "ftp://example.com", "http://user@example.com", "http://example.com/path", "*"] {
+        for bad in
+            ["example.com", "ftp://example.com", "http://user@example.com", "http://example.com/path", "*"]
+        {
             assert_eq!(parse(bad), None, "{bad}");
         }
     }

@@ -57,20 +57,29 @@ pub(super) async fn send(
     allow_private: bool,
 ) -> Result<(http::Response<WasiBody>, Io<()>), Error> {
     let addresses = resolve(origin, allow_private).await?;
-    let stream = timeout(times.connect, connect(&addresses)).await.map_err(|_| Error::ConnectionTimeout)??;
+    let stream =
+        timeout(times.connect, connect(&addresses)).await.map_err(|_| Error::ConnectionTimeout)??;
     let path = request.uri().path_and_query().cloned();
     *request.uri_mut() = path.map_or_else(http::Uri::default, http::Uri::from);
-    let request = request.map(|body| Bounded::new(body, body_max, times.between_bytes, Error::HttpRequestBodySize));
+    let request =
+        request.map(|body| Bounded::new(body, body_max, times.between_bytes, Error::HttpRequestBodySize));
 
-    let (mut sender, connection) =
-        hyper::client::conn::http1::Builder::new().max_buf_size(HEAD_BYTES_MAX).handshake(TokioIo::new(stream)).await?;
+    let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
+        .max_buf_size(HEAD_BYTES_MAX)
+        .handshake(TokioIo::new(stream))
+        .await?;
     // Aborted when its handle is dropped, which the response's body keeps.
     let connection = wasmtime_wasi::runtime::spawn(connection);
     let answer = timeout(times.first_byte, sender.send_request(request)).await;
     let response = answer.map_err(|_| Error::ConnectionReadTimeout)??;
     let bound = |body: hyper::body::Incoming| {
-        Bounded::new(body.map_err(Error::from).boxed_unsync(), body_max, times.between_bytes, Error::HttpResponseBodySize)
-            .boxed_unsync()
+        Bounded::new(
+            body.map_err(Error::from).boxed_unsync(),
+            body_max,
+            times.between_bytes,
+            Error::HttpResponseBodySize,
+        )
+        .boxed_unsync()
     };
     let done = Box::new(async move { connection.await.map_err(Error::from) });
     Ok((response.map(bound), done))

@@ -19,7 +19,8 @@ pub fn classify(error: &wasmtime::Error, guest: &Guest) -> Error {
         return own.clone();
     }
     if error.is::<LogOverflow>() {
-        let message = format!("the function was stopped: it wrote over {} bytes of log lines", limit::LOG_BYTES_MAX);
+        let message =
+            format!("the function was stopped: it wrote over {} bytes of log lines", limit::LOG_BYTES_MAX);
         return Error::new(Kind::Limit, Code::LogOverflow, message);
     }
     if let Some(I32Exit(status)) = error.downcast_ref::<I32Exit>() {
@@ -53,8 +54,9 @@ fn exited(status: i32, logs: &Logs) -> Error {
 }
 
 fn out_of_memory(wanted: u64, max: u64) -> Error {
-    let message =
-        format!("the function ran out of memory: it wanted {wanted} bytes and may have {max}; raise `resources.memory`");
+    let message = format!(
+        "the function ran out of memory: it wanted {wanted} bytes and may have {max}; raise `resources.memory`"
+    );
     Error::new(Kind::Limit, Code::OutOfMemory, message)
 }
 
@@ -76,7 +78,8 @@ pub fn last_words(message: &mut String, logs: &Logs) {
         line: Cow<'a, str>,
     }
     let logs = logs.lock().unwrap_or_else(PoisonError::into_inner);
-    let lines = logs.rsplit(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Line<'_>>(line).ok());
+    let lines =
+        logs.rsplit(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Line<'_>>(line).ok());
     let mut last: Vec<Line<'_>> = lines.filter(|line| line.stream == "stderr").take(LINES_SHOWN).collect();
     last.reverse();
     for (index, Line { line, .. }) in last.iter().enumerate() {

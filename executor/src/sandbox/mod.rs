@@ -24,11 +24,7 @@ pub use limits::Limits;
 pub use logs::{Level, LogOverflow, LogSink, Source};
 pub use time::Time;
 
-use crate::{
-    egress,
-    engine::Engine,
-    task::{self, HasTask, TaskHost},
-};
+use crate::{egress, engine::Engine, task::TaskHost};
 
 /// Resources (streams, requests, futures, …) that one instance may hold at once.
 const RESOURCES_MAX: usize = 65_536;
@@ -69,22 +65,6 @@ impl WasiView for Guest {
 impl WasiHttpView for Guest {
     fn http(&mut self) -> WasiHttpCtxView<'_> {
         WasiHttpCtxView { hooks: &mut self.egress, table: &mut self.table, ctx: &mut self.http }
-    }
-}
-
-impl HasTask for Guest {
-    fn task(&mut self) -> Option<&mut TaskHost> {
-        self.task.as_mut()
-    }
-
-    fn log(&mut self, level: task::Level, line: &str) -> wasmtime::Result<()> {
-        let level = match level {
-            task::Level::Debug => Level::Debug,
-            task::Level::Info => Level::Info,
-            task::Level::Warn => Level::Warn,
-            task::Level::Error => Level::Error,
-        };
-        Ok(self.logs.line(Source::Log, Some(level), line)?)
     }
 }
 
@@ -132,8 +112,7 @@ pub fn open(engine: &Engine, spec: SandboxSpec<'_>) -> Store<Guest> {
     let mut http = WasiHttpCtx::new();
     http.set_field_size_limit(HTTP_FIELDS_BYTES_MAX);
     let egress = egress::Hooks::new(function.clone(), allow_private_egress);
-    let guest =
-        Guest { wasi: wasi.build(), http, table, limits: Limits::new(memory), logs, egress, task };
+    let guest = Guest { wasi: wasi.build(), http, table, limits: Limits::new(memory), logs, egress, task };
     let mut store = Store::new(engine.wasm(), guest);
     store.limiter(|guest| &mut guest.limits);
     store.set_epoch_deadline(YIELD_TICKS);
@@ -156,6 +135,7 @@ pub async fn within<T>(timeout_ms: u64, run: impl Future<Output = Result<T, Erro
 
 /// The error of a guest that ran for `timeout_ms`.
 pub fn timed_out(timeout_ms: u64) -> Error {
-    let message = format!("the function was stopped after {timeout_ms} ms; raise `timeout` if it needs longer");
+    let message =
+        format!("the function was stopped after {timeout_ms} ms; raise `timeout` if it needs longer");
     Error::new(Kind::Limit, Code::Timeout, message)
 }

@@ -140,7 +140,10 @@ mod tests {
     fn randomness_is_the_same_for_ever() {
         // The reference implementation's first outputs for the state 1, 2, 3, 4.
         let mut reference = Random([1, 2, 3, 4]);
-        assert_eq!([reference.next(), reference.next(), reference.next()], [41_943_041, 58_720_359, 3_588_806_011_781_223]);
+        assert_eq!(
+            [reference.next(), reference.next(), reference.next()],
+            [41_943_041, 58_720_359, 3_588_806_011_781_223]
+        );
         let first = |task: u8, purpose: &[u8]| Random::new(TaskId([task; 16]), purpose).next();
         assert_ne!(first(1, b"secure"), first(2, b"secure"));
         assert_ne!(first(1, b"secure"), first(1, b"insecure"));
