@@ -7,6 +7,7 @@ use fanfold_protocol::{
     call::TaskSpec,
     message::{FromExecutor, Offer, ToExecutor, Usage},
     record::{Committed, Record},
+    rest::{GraphView, Progress},
     value::{Output, StoredKey},
 };
 
@@ -117,4 +118,11 @@ pub struct JobEnd {
     pub tasks: u64,
     /// Attempts of the root task.
     pub attempts: u32,
+    /// The partitions that the result consists of: the root's outputs and everything their bytes name, aliases
+    /// followed. They were not freed and are now the owner's to keep and to remove; all else of the job was freed.
+    pub kept: Vec<(PartitionId, Output)>,
+    /// How far it got.
+    pub progress: Progress,
+    /// Its tasks, at most 10,000; empty for an unrecorded job.
+    pub graph: GraphView,
 }

@@ -1,0 +1,187 @@
+//! Attempts that finish: the one commit of a task, and what is made again afterwards.
+
+use fanfold_protocol::{
+    AttemptId, Code, Error, ExecutorId, Kind,
+    message::Usage,
+    record::{Committed, Record},
+    value::{Output, Value},
+};
+
+use crate::{
+    Scheduler,
+    scheduler::Work,
+    slab::TaskIx,
+    task::{Outcome, Part},
+};
+
+impl Scheduler {
+    pub(crate) fn finished(
+        &mut self,
+        executor: ExecutorId,
+        attempt: AttemptId,
+        result: Result<Vec<Output>, Error>,
+        usage: &Usage,
+    ) {
+        if let Some(&ix) = self.task_index.get(&attempt.task)
+            && (self.current(attempt) == Some(ix) || self.pool.is_stopping(attempt))
+        {
+            self.job_of(ix).usage.add(usage);
+        }
+        let Some(ix) = self.current(attempt) else {
+            // Fenced: it was told to stop, and its task may have another attempt or none. Were its outputs taken,
+            // a task could commit twice.
+            if self.pool.stopped(executor, attempt) {
+                result.iter().flatten().for_each(|output| self.free_output(output));
+            }
+            return;
+        };
+        match result {
+            Ok(outputs) => self.commit(ix, attempt, outputs, usage),
+            Err(error) => {
+                self.end_run(ix);
+                self.attempt_failed(ix, error);
+            }
+        }
+    }
+
+    fn commit(&mut self, ix: TaskIx, attempt: AttemptId, outputs: Vec<Output>, usage: &Usage) {
+        let outputs = match self.checked_outputs(ix, outputs) {
+            Ok(outputs) => outputs,
+            Err((outputs, error)) => {
+                outputs.iter().for_each(|output| self.free_output(output));
+                let non_deterministic = error.code == Code::NonDeterministic;
+                self.end_run(ix);
+                if non_deterministic && self.tasks[ix].is_committed() {
+                    return self.remake_failed(ix, error);
+                }
+                return self.attempt_failed(ix, error);
+            }
+        };
+        self.end_run(ix);
+        if self.tasks[ix].is_open() {
+            self.commit_first(ix, attempt, outputs, usage);
+        } else {
+            for (n, output) in outputs.into_iter().enumerate() {
+                self.take_again(Part { task: ix, output: n as u32 }, output);
+            }
+        }
+        let task = &mut self.tasks[ix];
+        (task.failures, task.losses) = (0, 0);
+        self.release_args(ix);
+        self.finish_driver(ix, None);
+        self.wake_takers(ix);
+        self.need_missing(ix); // Lost again while it was being made again.
+        self.agenda.push_back(Work::Retire(ix));
+        let job = self.tasks[ix].job;
+        if self.jobs[job].root == Some(ix) {
+            self.agenda.push_back(Work::End(job));
+        }
+    }
+
+    fn commit_first(&mut self, ix: TaskIx, attempt: AttemptId, outputs: Vec<Output>, usage: &Usage) {
+        self.log_commit(ix, attempt, &outputs, usage);
+        self.tasks[ix].output_bytes += outputs.iter().map(Output::bytes).sum::<u64>();
+        self.settle_outcome(ix, Outcome::Committed);
+        for (n, output) in outputs.into_iter().enumerate() {
+            self.place_output(Part { task: ix, output: n as u32 }, output);
+        }
+    }
+
+    fn log_commit(&mut self, ix: TaskIx, attempt: AttemptId, outputs: &[Output], usage: &Usage) {
+        let task = &self.tasks[ix];
+        if !self.jobs[task.job].recorded || task.flags.silent {
+            return;
+        }
+        let Some(spec) = &task.spec else { return };
+        let (fingerprint, parent) = (spec.fingerprint(), spec.parent);
+        self.tasks[ix].fingerprint = Some(Box::new(fingerprint));
+        let (outputs, usage) = (outputs.to_vec(), *usage);
+        self.log(ix, |job| {
+            Record::Committed(Box::new(Committed { job, attempt, parent, fingerprint, outputs, usage }))
+        });
+    }
+
+    /// The task is settled for the first and last time.
+    pub(crate) fn settle_outcome(&mut self, ix: TaskIx, outcome: Outcome) {
+        let task = &mut self.tasks[ix];
+        task.outcome = outcome;
+        let stage = task.stage;
+        if let Some(timer) = task.deadline.take() {
+            self.timers.cancel(timer);
+        }
+        let job = self.job_of(ix);
+        job.open -= 1;
+        if let Some(counts) = job.stage_mut(stage) {
+            counts.finished += 1;
+        }
+    }
+
+    /// The outputs, if they are what was asked for and what was made before.
+    fn checked_outputs(
+        &mut self,
+        ix: TaskIx,
+        outputs: Vec<Output>,
+    ) -> Result<Vec<Output>, (Vec<Output>, Error)> {
+        if let Some(error) = self.wrong_count(ix, outputs.len()) {
+            return Err((outputs, error));
+        }
+        let mut checked = Vec::with_capacity(outputs.len());
+        let mut rest = outputs.into_iter();
+        while let Some(output) = rest.next() {
+            let part = Part { task: ix, output: checked.len() as u32 };
+            let result = self.checked_output(part, output.clone());
+            let error = match result {
+                Ok(output) if self.matches_made(part, &output) => {
+                    checked.push(output);
+                    continue;
+                }
+                Ok(_) => self.differs(part),
+                Err(error) => error,
+            };
+            checked.push(output);
+            checked.extend(rest);
+            return Err((checked, error));
+        }
+        Ok(checked)
+    }
+
+    fn wrong_count(&self, ix: TaskIx, returned: usize) -> Option<Error> {
+        let task = &self.tasks[ix];
+        let (known, known_puts) =
+            (task.outputs.len(), task.driver.as_ref().map_or(0, |driver| driver.puts.len()));
+        let (yields, puts) = task.run().map_or((0, 0), |run| (run.yields as usize, run.puts as usize));
+        let expected = if task.is_generator() { 0 } else { known };
+        if returned != expected {
+            let message = format!("the function returned {returned} outputs, and {expected} were asked for");
+            return Some(Error::new(Kind::Guest, Code::MalformedResponse, message));
+        }
+        if task.is_generator() && yields < known || puts < known_puts {
+            let message =
+                "the function ran again and made fewer partitions than before: it is not deterministic";
+            return Some(Error::new(Kind::Guest, Code::NonDeterministic, message));
+        }
+        None
+    }
+
+    /// An output as it is kept: an alias of inline bytes becomes those bytes.
+    ///
+    /// # Errors
+    /// `guest`/malformed-response where it is an alias of nothing known, or of itself.
+    pub(crate) fn checked_output(&mut self, part: Part, output: Output) -> Result<Output, Error> {
+        let Output::Alias(value) = output else { return Ok(output) };
+        if let Value::Inline(payload) = *value {
+            return Ok(Output::Inline(payload));
+        }
+        let job = self.tasks[part.task].job;
+        let Some(id) = value.needs() else { return Ok(Output::Alias(value)) };
+        let wrong = |what: &str| {
+            let message = format!("the function returned partition {id}, {what}");
+            Err(Error::new(Kind::Guest, Code::MalformedResponse, message))
+        };
+        match self.part(job, id) {
+            None => wrong("which is not known in this job"),
+            Some(_) if self.leads_to(&value, part) => wrong("which is that output itself"),
+            Some(_) => Ok(Output::Alias(value)),
+        }
+    }
+}

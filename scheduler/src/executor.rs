@@ -1,0 +1,178 @@
+//! The executors: what each offers, what is free, and who waits there to go on.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use fanfold_protocol::{AttemptId, ExecutorId, message::Offer};
+
+use crate::{
+    slab::{ClassIx, ExecutorIx, Slab, TaskIx},
+    timer::TimerKey,
+};
+
+/// An amount of what executors have.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Resources {
+    /// Slots, in thousandths of a cpu.
+    pub cpu_millis: u32,
+    /// Bytes.
+    pub memory: u64,
+    /// GPUs.
+    pub gpu: u32,
+}
+
+impl Resources {
+    /// Whether this fits into `free`.
+    pub fn fits(&self, free: &Self) -> bool {
+        self.cpu_millis <= free.cpu_millis && self.memory <= free.memory && self.gpu <= free.gpu
+    }
+
+    fn take(&mut self, other: &Self) {
+        self.cpu_millis -= other.cpu_millis;
+        self.memory -= other.memory;
+        self.gpu -= other.gpu;
+    }
+
+    fn give(&mut self, other: &Self) {
+        self.cpu_millis += other.cpu_millis;
+        self.memory += other.memory;
+        self.gpu += other.gpu;
+    }
+}
+
+/// An executor as queries show it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExecutorView {
+    /// Which.
+    pub id: ExecutorId,
+    /// What it offered.
+    pub total: Resources,
+    /// What is free of it.
+    pub free: Resources,
+    /// Attempts on it, those being stopped included.
+    pub attempts: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Executor {
+    pub id: ExecutorId,
+    pub total: Resources,
+    pub free: Resources,
+    /// Memory and gpus of attempts that have given their cpu back: draining does not free these.
+    pub blocked: Resources,
+    pub attempts: usize,
+    /// Attempts that may go on once they get a cpu, with the task's ordinal and the attempt's number.
+    pub resumes: VecDeque<(TaskIx, AttemptId)>,
+    /// Attempts that were told to stop and have not answered, with what they occupy.
+    pub stopping: BTreeMap<AttemptId, Resources>,
+    /// Kept free for a large task of this class, until the timer.
+    pub reservation: Option<(ClassIx, TimerKey)>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    pub executors: Slab<ExecutorIx, Executor>,
+    index: HashMap<ExecutorId, ExecutorIx>,
+    /// Executors with somebody in `resumes`.
+    pub resuming: BTreeSet<ExecutorIx>,
+    /// Changes whenever something may fit that did not before.
+    pub version: u64,
+}
+
+impl Pool {
+    pub fn find(&self, id: ExecutorId) -> Option<ExecutorIx> {
+        self.index.get(&id).copied()
+    }
+
+    pub fn join(&mut self, offer: &Offer) -> ExecutorIx {
+        let total = Resources { cpu_millis: offer.cpu_millis, memory: offer.memory, gpu: offer.gpu };
+        let ix = self.executors.insert(Executor {
+            id: offer.executor,
+            total,
+            free: total,
+            blocked: Resources::default(),
+            attempts: 0,
+            resumes: VecDeque::new(),
+            stopping: BTreeMap::new(),
+            reservation: None,
+        });
+        self.index.insert(offer.executor, ix);
+        self.version += 1;
+        ix
+    }
+
+    pub fn leave(&mut self, id: ExecutorId) -> Option<(ExecutorIx, Executor)> {
+        let ix = self.index.remove(&id)?;
+        self.resuming.remove(&ix);
+        self.version += 1;
+        Some((ix, self.executors.remove(ix)?))
+    }
+
+    /// Charges an attempt that starts.
+    pub fn start(&mut self, ix: ExecutorIx, charge: &Resources) {
+        let executor = &mut self.executors[ix];
+        executor.free.take(charge);
+        executor.attempts += 1;
+    }
+
+    /// Gives back what an attempt occupied when it ended; `held`: it had its cpu.
+    pub fn end(&mut self, ix: ExecutorIx, charge: &Resources, held: bool) {
+        let charge = if held { *charge } else { self.unblock(ix, charge) };
+        let executor = &mut self.executors[ix];
+        executor.free.give(&charge);
+        executor.attempts -= 1;
+        self.version += 1;
+    }
+
+    /// Gives back the cpu of an attempt that blocks.
+    pub fn block(&mut self, ix: ExecutorIx, charge: &Resources) {
+        let executor = &mut self.executors[ix];
+        executor.free.cpu_millis += charge.cpu_millis;
+        executor.blocked.memory += charge.memory;
+        executor.blocked.gpu += charge.gpu;
+        self.version += 1;
+    }
+
+    /// Charges the cpu again of an attempt that goes on.
+    pub fn resume(&mut self, ix: ExecutorIx, charge: &Resources) {
+        self.unblock(ix, charge);
+        self.executors[ix].free.cpu_millis -= charge.cpu_millis;
+    }
+
+    /// What a blocked attempt occupies, no longer counted as blocked.
+    fn unblock(&mut self, ix: ExecutorIx, charge: &Resources) -> Resources {
+        let executor = &mut self.executors[ix];
+        executor.blocked.memory -= charge.memory;
+        executor.blocked.gpu -= charge.gpu;
+        Resources { cpu_millis: 0, ..*charge }
+    }
+
+    /// Leaves an attempt's charge in place until the executor says that it has stopped.
+    pub fn stop(&mut self, ix: ExecutorIx, attempt: AttemptId, charge: &Resources, held: bool) {
+        let charge = if held { *charge } else { self.unblock(ix, charge) };
+        self.executors[ix].stopping.insert(attempt, charge);
+    }
+
+    /// An attempt that was told to stop has. Whether there was one.
+    pub fn stopped(&mut self, id: ExecutorId, attempt: AttemptId) -> bool {
+        let Some(ix) = self.find(id) else { return false };
+        let executor = &mut self.executors[ix];
+        let Some(charge) = executor.stopping.remove(&attempt) else { return false };
+        executor.free.give(&charge);
+        executor.attempts -= 1;
+        self.version += 1;
+        true
+    }
+
+    pub fn is_stopping(&self, attempt: AttemptId) -> bool {
+        self.executors.iter().any(|(_, executor)| executor.stopping.contains_key(&attempt))
+    }
+
+    pub fn views(&self) -> impl Iterator<Item = ExecutorView> + '_ {
+        self.executors.iter().map(|(_, executor)| ExecutorView {
+            id: executor.id,
+            total: executor.total,
+            free: executor.free,
+            attempts: executor.attempts,
+        })
+    }
+}

@@ -1,0 +1,421 @@
+//! The one way the unit tests speak to the scheduler: a script.
+//!
+//! A line is an event; the lines after it that start with `>` are the commands it must give, in order (timers are left
+//! out). [`check`] plays the events and compares the whole transcript.
+//!
+//! Tasks are called by path (`a` is job a's root, `a/0` its first call), outputs `a/0.0`, puts `a.p0`, executors `e1`.
+//! Values: `'text'` inline, `@100` stored with 100 bytes, `=a/0.0` an alias, `'text'+a/0.0` inline with a reference.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use fanfold_protocol::{
+    AttemptId, Code, Digest, Error, ExecutorId, JobId, Kind, PartitionId, TaskId,
+    call::{Durability, Placement, TaskSpec},
+    message::{FromExecutor, Offer, ToExecutor, Usage},
+    record::Record,
+    value::{Output, PartitionMeta, Payload, Stored, StoredKey, Value},
+};
+
+use crate::{Command, Event, JobStart, Replay, Scheduler};
+
+const MIB: u64 = 1 << 20;
+
+/// Plays `script` and compares what happens with what it says.
+#[track_caller]
+pub(crate) fn check(script: &str) {
+    let mut world = World::new();
+    let mut wanted = String::new();
+    let mut seen = String::new();
+    for line in script.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        wanted += &format!("{line}\n");
+        if line.starts_with('>') {
+            continue;
+        }
+        seen += &format!("{line}\n");
+        for command in world.play(line) {
+            seen += &format!("> {}\n", world.with_names(&command).trim());
+        }
+    }
+    if wanted != seen {
+        panic!("the script says\n\n{wanted}\nbut this happened\n\n{seen}");
+    }
+}
+
+struct World {
+    scheduler: Scheduler,
+    epoch: u64,
+    now_ms: u64,
+    names: HashMap<TaskId, String>,
+    /// The last attempt of each task, and where it ran.
+    attempts: HashMap<TaskId, (AttemptId, ExecutorId)>,
+    copies: HashMap<PartitionId, StoredKey>,
+    specs: HashMap<TaskId, TaskSpec>,
+    offers: Vec<Offer>,
+    starts: Vec<JobStart>,
+    log: Vec<Record>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            scheduler: Scheduler::new(1),
+            epoch: 1,
+            now_ms: 0,
+            names: HashMap::new(),
+            attempts: HashMap::new(),
+            copies: HashMap::new(),
+            specs: HashMap::new(),
+            offers: Vec::new(),
+            starts: Vec::new(),
+            log: Vec::new(),
+        }
+    }
+
+    /// The text with task ids replaced by names.
+    fn with_names(&self, text: &str) -> String {
+        self.names.iter().fold(text.to_owned(), |text, (id, name)| text.replace(&id.to_string(), name))
+    }
+
+    fn play(&mut self, line: &str) -> Vec<String> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [verb, rest @ ..] = words.as_slice() else { return Vec::new() };
+        let events = match *verb {
+            "reason" => {
+                return vec![self.scheduler.waiting_reason(job_id(rest[0])).unwrap_or_default()];
+            }
+            "kept" => return vec![self.scheduler.tasks_kept().to_string()],
+            "empty" => return vec![self.scheduler.is_empty().to_string()],
+            "restart" => self.restart(),
+            "tick" => {
+                self.now_ms += rest[0].parse::<u64>().unwrap();
+                vec![Event::Tick]
+            }
+            _ => vec![self.event(verb, rest)],
+        };
+        let mut out = Vec::new();
+        for event in events {
+            self.scheduler.step(self.now_ms, event, &mut out);
+        }
+        out.into_iter().filter_map(|command| self.show(command)).collect()
+    }
+
+    fn event(&mut self, verb: &str, rest: &[&str]) -> Event {
+        let attempt = |world: &Self, name: &str| world.attempts[&world.task(name)].0;
+        let message = match verb {
+            "join" => {
+                let offer = Offer {
+                    executor: executor(rest[0]),
+                    cpu_millis: option(rest, "cpu").map_or(1000, |cpu: u32| cpu * 1000),
+                    memory: option(rest, "mem").unwrap_or(1000) * MIB,
+                    gpu: option(rest, "gpu").unwrap_or(0),
+                };
+                self.offers.push(offer.clone());
+                return Event::ExecutorJoined(offer);
+            }
+            "leave" => {
+                self.offers.retain(|offer| offer.executor != executor(rest[0]));
+                return Event::ExecutorLeft(executor(rest[0]));
+            }
+            "job" => return self.job(rest),
+            "call" => return self.call(rest),
+            "cancel" => {
+                let error = Error::new(Kind::Platform, Code::Cancelled, "asked").retryable(false);
+                return Event::Cancel { job: job_id(rest[0]), error };
+            }
+            "wait" => FromExecutor::Wait {
+                attempt: attempt(self, rest[0]),
+                wait: rest[1].parse().unwrap(),
+                on: self.parts(&rest[2..]),
+                count: option(rest, "count").unwrap_or(self.parts(&rest[2..]).len() as u32),
+                timeout_ms: option(rest, "timeout"),
+            },
+            "next" => FromExecutor::Next {
+                attempt: attempt(self, rest[0]),
+                wait: rest[1].parse().unwrap(),
+                generator: self.task(rest[2]),
+                output: rest[3].parse().unwrap(),
+            },
+            "yield" | "put" => {
+                let task = self.task(rest[0]);
+                let n: u32 = rest[1].parse().unwrap();
+                let output = if verb == "put" { PartitionId::FIRST_PUT + n } else { n };
+                let value = self.value(rest[2], PartitionId { task, output });
+                let attempt = self.attempts[&task].0;
+                match verb {
+                    "put" => FromExecutor::Put { attempt, output, value },
+                    _ => FromExecutor::Yield { attempt, output, value },
+                }
+            }
+            "drop" => FromExecutor::Drop { attempt: attempt(self, rest[0]), futures: self.parts(&rest[1..]) },
+            "cancel-futures" => {
+                FromExecutor::Cancel { attempt: attempt(self, rest[0]), futures: self.parts(&rest[1..]) }
+            }
+            "lost" => {
+                FromExecutor::Lost { attempt: attempt(self, rest[0]), key: self.copies[&self.part(rest[1])] }
+            }
+            "durable" => FromExecutor::Durable(self.copies[&self.part(rest[0])]),
+            "done" => {
+                let task = self.task(rest[0]);
+                let outputs = rest[1..].iter().enumerate();
+                let value =
+                    |(n, text): (usize, &&str)| self.value(text, PartitionId { task, output: n as u32 });
+                let outputs: Vec<Output> = outputs.map(value).collect();
+                self.finished(task, Ok(outputs))
+            }
+            "fail" => {
+                let error = parse_error(rest[1]).retryable(rest.contains(&"retryable"));
+                self.finished(self.task(rest[0]), Err(error))
+            }
+            _ => panic!("{verb}?"),
+        };
+        let name = if verb == "durable" { rest[0].split('.').next().unwrap() } else { rest[0] };
+        Event::From { executor: self.attempts[&self.task(name)].1, message }
+    }
+
+    fn finished(&self, task: TaskId, result: Result<Vec<Output>, Error>) -> FromExecutor {
+        let attempt = self.attempts[&task].0;
+        FromExecutor::Finished { attempt, result, usage: Usage::default(), logs: Bytes::new() }
+    }
+
+    fn job(&mut self, rest: &[&str]) -> Event {
+        let job = job_id(rest[0]);
+        self.names.insert(TaskId::root(job), rest[0].to_owned());
+        let root = self.spec(TaskId::root(job), None, rest);
+        let start = JobStart {
+            job,
+            root,
+            recorded: rest.contains(&"recorded"),
+            weight: option(rest, "weight").unwrap_or(1),
+            replay: Replay::default(),
+        };
+        self.starts.push(start.clone());
+        Event::JobStarted(Box::new(start))
+    }
+
+    fn call(&mut self, rest: &[&str]) -> Event {
+        let (parent, index) = rest[0].rsplit_once('/').unwrap();
+        let parent = self.task(parent);
+        let task = parent.child(index.parse().unwrap());
+        self.names.insert(task, rest[0].to_owned());
+        let spec = self.spec(task, Some(parent), rest);
+        self.specs.insert(task, spec.clone());
+        Event::Submitted { attempt: self.attempts[&parent].0, task, spec: Box::new(Ok(spec)) }
+    }
+
+    fn spec(&self, id: TaskId, parent: Option<TaskId>, rest: &[&str]) -> TaskSpec {
+        let strict = rest.iter().find_map(|word| word.strip_prefix("on="));
+        let memory = option(rest, "mem").unwrap_or(100) * MIB;
+        TaskSpec {
+            id,
+            parent,
+            version: Digest([7; 32]),
+            entry: option::<String>(rest, "entry").unwrap_or_default(),
+            args: self.parts(rest).into_iter().map(Value::Partition).collect(),
+            outputs: option(rest, "outs").unwrap_or(1) * u32::from(!rest.contains(&"generator")),
+            generator: rest.contains(&"generator"),
+            cpu_millis: option(rest, "cpu").map_or(1000, |cpu: u32| cpu * 1000),
+            memory,
+            memory_max: option(rest, "max").map_or(memory, |max: u64| max * MIB),
+            gpu: 0,
+            placement: strict
+                .map_or(Placement::Local, |name| Placement::On { executor: executor(name), strict: true }),
+            attempts: option(rest, "attempts").unwrap_or(3),
+            backoff_ms: 1000,
+            timeout_ms: 60_000,
+            deadline_at_ms: option(rest, "deadline"),
+            deterministic: !rest.contains(&"random"),
+            durability: if rest.contains(&"fleeting") { Durability::None } else { Durability::Lazy },
+        }
+    }
+
+    /// A new owner with what the log says, and the executors that are there.
+    fn restart(&mut self) -> Vec<Event> {
+        self.epoch += 1;
+        self.scheduler = Scheduler::new(self.epoch);
+        let mut replay = Replay::default();
+        for record in &self.log {
+            match record.clone() {
+                Record::Committed(c) => drop(replay.committed.insert(c.attempt.task, *c)),
+                Record::Made { attempt, output, value, .. } => {
+                    replay.made.insert(PartitionId { task: attempt.task, output }, value);
+                }
+                Record::Waited { task, wait, ready, .. } => drop(replay.waited.insert((task, wait), ready)),
+                Record::Failed { task, error, .. } => drop(replay.failed.insert(task, error)),
+                Record::AttemptFailed { .. } => replay.root_attempts_failed += 1,
+                _ => {}
+            }
+        }
+        let joins = self.offers.iter().cloned().map(Event::ExecutorJoined);
+        let jobs = self.starts.iter().cloned().map(|start| {
+            let replay = replay.clone();
+            Event::JobStarted(Box::new(JobStart { replay, ..start }))
+        });
+        joins.chain(jobs).collect()
+    }
+
+    fn task(&self, name: &str) -> TaskId {
+        let mut parts = name.split('/');
+        let root = TaskId::root(job_id(parts.next().unwrap()));
+        parts.fold(root, |task, index| task.child(index.parse().unwrap()))
+    }
+
+    fn part(&self, name: &str) -> PartitionId {
+        let (task, output) = name.split_once('.').unwrap();
+        let output = match output.strip_prefix('p') {
+            Some(put) => PartitionId::FIRST_PUT + put.parse::<u32>().unwrap(),
+            None => output.parse().unwrap(),
+        };
+        PartitionId { task: self.task(task), output }
+    }
+
+    fn parts(&self, words: &[&str]) -> Vec<PartitionId> {
+        words.iter().filter(|word| word.contains('.')).map(|word| self.part(word)).collect()
+    }
+
+    fn value(&mut self, text: &str, id: PartitionId) -> Output {
+        if let Some(name) = text.strip_prefix('=') {
+            return Output::Alias(Box::new(Value::Partition(self.part(name))));
+        }
+        if let Some(bytes) = text.strip_prefix('@') {
+            let (attempt, at) = self.attempts[&id.task];
+            let key =
+                StoredKey { job: job_id("a"), partition: id, epoch: attempt.epoch, attempt: attempt.number };
+            self.copies.insert(id, key);
+            let meta = PartitionMeta { bytes: bytes.parse().unwrap(), blocks: 1, crc32c: 0 };
+            return Output::Stored(Stored { key, meta, at: Some(at), durable: false, refs: Vec::new() });
+        }
+        let (text, refs) = text.split_once('+').unwrap_or((text, ""));
+        let bytes = Bytes::copy_from_slice(text.trim_matches('\'').as_bytes());
+        Output::Inline(Payload { bytes, refs: self.parts(&[refs]) })
+    }
+
+    fn show(&mut self, command: Command) -> Option<String> {
+        Some(match command {
+            Command::Send { executor, message } => self.show_message(executor, message),
+            Command::Record(record) => {
+                let text = self.show_record(&record);
+                self.log.push(record);
+                text
+            }
+            Command::WakeAt(_) => return None,
+            Command::JobEnded(end) => {
+                let result = match &end.result {
+                    Ok(outputs) => {
+                        outputs.iter().map(|output| self.output(output)).collect::<Vec<_>>().join(" ")
+                    }
+                    Err(error) => show_error(error),
+                };
+                format!("end {} {result}", self.names[&TaskId::root(end.job)])
+            }
+            Command::Free(keys) => format!("free store {}", self.keys(&keys)),
+            Command::Stalled { job, reason } => {
+                format!("stalled {}: {reason}", self.names[&TaskId::root(job)])
+            }
+        })
+    }
+
+    fn show_message(&mut self, executor: ExecutorId, message: ToExecutor) -> String {
+        match message {
+            ToExecutor::Run(run) => {
+                self.attempts.insert(run.attempt.task, (run.attempt, executor));
+                format!("run {} on {executor} mem={}", self.attempt(run.attempt), run.memory / MIB)
+            }
+            ToExecutor::Stop { attempt, error } => {
+                format!("stop {} {}", self.attempt(attempt), show_error(&error))
+            }
+            ToExecutor::Woken { attempt, wait, ready } => {
+                let ready = ready.iter().map(|(n, result)| match result {
+                    Ok(output) => format!("{n}={}", self.output(output)),
+                    Err(error) => format!("{n}={}", show_error(error)),
+                });
+                let ready: Vec<String> = ready.collect();
+                format!("woken {} {wait}: {}", self.names[&attempt.task], ready.join(" "))
+            }
+            ToExecutor::Next { attempt, wait, result } => {
+                let result = match result {
+                    Ok(Some(id)) => self.part_name(id),
+                    Ok(None) => "end".to_owned(),
+                    Err(error) => show_error(&error),
+                };
+                format!("next {} {wait}: {result}", self.names[&attempt.task])
+            }
+            ToExecutor::MayYield { attempt, below } => {
+                format!("credit {} {below}", self.names[&attempt.task])
+            }
+            ToExecutor::Free(keys) => format!("free {executor} {}", self.keys(&keys)),
+        }
+    }
+
+    fn show_record(&self, record: &Record) -> String {
+        match record {
+            Record::Committed(c) => format!("log committed {}", self.names[&c.attempt.task]),
+            Record::Made { attempt, output, .. } => {
+                format!("log made {}", self.part_name(PartitionId { task: attempt.task, output: *output }))
+            }
+            Record::Waited { task, wait, ready, .. } => {
+                format!("log waited {} {wait} {ready:?}", self.names[task])
+            }
+            Record::Failed { task, error, .. } => {
+                format!("log failed {} {}", self.names[task], show_error(error))
+            }
+            Record::AttemptFailed { attempt, error, .. } => {
+                format!("log attempt-failed {} {}", self.attempt(*attempt), show_error(error))
+            }
+            Record::Ended { job, .. } => format!("log ended {}", self.names[&TaskId::root(*job)]),
+            other => format!("{other:?}"),
+        }
+    }
+
+    fn output(&self, output: &Output) -> String {
+        match output {
+            Output::Inline(payload) => format!("'{}'", String::from_utf8_lossy(&payload.bytes)),
+            Output::Stored(stored) => match stored.at {
+                Some(at) => format!("@{} on {at}", stored.meta.bytes),
+                None if stored.durable => format!("@{} in store", stored.meta.bytes),
+                None => format!("@{} nowhere", stored.meta.bytes),
+            },
+            Output::Alias(value) => format!("{value:?}"),
+        }
+    }
+
+    fn attempt(&self, attempt: AttemptId) -> String {
+        format!("{}#{}", self.names[&attempt.task], attempt.number)
+    }
+
+    fn part_name(&self, id: PartitionId) -> String {
+        match id.output.checked_sub(PartitionId::FIRST_PUT) {
+            Some(put) => format!("{}.p{put}", self.names[&id.task]),
+            None => format!("{}.{}", self.names[&id.task], id.output),
+        }
+    }
+
+    fn keys(&self, keys: &[StoredKey]) -> String {
+        let name = |key: &StoredKey| format!("{}#{}", self.part_name(key.partition), key.attempt);
+        keys.iter().map(name).collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn job_id(name: &str) -> JobId {
+    JobId(uuid::Uuid::from_u128(u128::from(name.bytes().next().unwrap())))
+}
+
+fn executor(name: &str) -> ExecutorId {
+    ExecutorId(name.trim_start_matches('e').parse().unwrap())
+}
+
+fn option<T: std::str::FromStr>(words: &[&str], key: &str) -> Option<T> {
+    let value = words.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))?;
+    value.parse().ok()
+}
+
+fn parse_error(text: &str) -> Error {
+    let (kind, code) = text.split_once('/').unwrap();
+    let json = format!(r#"{{"kind":"{kind}","code":"{code}","message":"","retryable":false}}"#);
+    serde_json::from_str(&json).unwrap()
+}
+
+fn show_error(error: &Error) -> String {
+    let code = serde_json::to_string(&error.code).unwrap();
+    format!("!{}/{}", error.kind.name(), code.trim_matches('"'))
+}

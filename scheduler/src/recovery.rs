@@ -1,0 +1,248 @@
+//! Lost partitions: noticing, and making again the smallest set of tasks.
+//!
+//! Losing a copy only marks it. Somebody who needs the output waits for it, and waiting is what has its task run
+//! again; that task's own arguments may be gone, and then it waits for them in the same way.
+
+use std::collections::BTreeSet;
+
+use fanfold_protocol::{
+    AttemptId, Code, Error, ExecutorId, Kind,
+    message::Offer,
+    value::{Output, Stored, StoredKey},
+};
+
+use crate::{
+    Scheduler,
+    scheduler::Work,
+    slab::{ExecutorIx, JobIx, TaskIx},
+    task::{Content, Gone, Outcome, Part, Phase, Was},
+};
+
+impl Scheduler {
+    pub(crate) fn executor_joined(&mut self, offer: &Offer) {
+        self.executor_left(offer.executor); // If it is here already, it has started anew.
+        self.pool.join(offer);
+    }
+
+    pub(crate) fn executor_left(&mut self, id: ExecutorId) {
+        let Some((left, executor)) = self.pool.leave(id) else { return };
+        self.frees.remove(&id);
+        if let Some((class, timer)) = executor.reservation {
+            self.timers.cancel(timer);
+            if let Some(class) = self.ready.classes.get_mut(class) {
+                class.reserved = false;
+            }
+        }
+        let mut attempts = Vec::new();
+        let mut bound = Vec::new();
+        let mut copies = Vec::new();
+        for (ix, task) in self.tasks.iter() {
+            if task.run().is_some_and(|run| run.executor == left) {
+                attempts.push(ix);
+            }
+            if matches!(task.phase, Phase::Ready) && task.is_open() {
+                bound.push(ix);
+            }
+            let at = |part: &Part| {
+                self.slot(*part).and_then(|slot| slot.stored()).is_some_and(|stored| stored.at == Some(id))
+            };
+            copies.extend(task.output_numbers().map(|output| Part { task: ix, output }).filter(at));
+        }
+        self.copies_lost(&copies);
+        for ix in bound {
+            self.check_binding(ix, id);
+        }
+        for ix in attempts {
+            self.lose_attempt(ix, left, id);
+        }
+    }
+
+    fn lose_attempt(&mut self, ix: TaskIx, executor: ExecutorIx, id: ExecutorId) {
+        // An earlier one's end may have ended this one too.
+        if self.tasks[ix].run().is_some_and(|run| run.executor == executor) {
+            self.lose_run(ix);
+            let message = format!("executor {id} left while it ran the task");
+            self.attempt_lost(ix, Error::new(Kind::Lost, Code::ExecutorLost, message));
+        }
+    }
+
+    /// A queued task that may run on the executor that left only will never run.
+    fn check_binding(&mut self, ix: TaskIx, left: ExecutorId) {
+        let task = &self.tasks[ix];
+        let strict = fanfold_protocol::call::Placement::On { executor: left, strict: true };
+        if matches!(task.phase, Phase::Ready)
+            && task.spec.as_ref().is_some_and(|spec| spec.placement == strict)
+        {
+            self.arguments_ready(ix);
+        }
+    }
+
+    fn copies_lost(&mut self, copies: &[Part]) {
+        let mut jobs: BTreeSet<JobIx> = BTreeSet::new();
+        for &part in copies {
+            jobs.insert(self.tasks[part.task].job);
+            let Some(Content::Made(output)) = self.slot_mut(part).map(|slot| &mut slot.content) else {
+                continue;
+            };
+            let Output::Stored(stored) = output.as_mut() else { continue };
+            stored.at = None;
+            if stored.durable {
+                continue;
+            }
+            let stored = stored.clone();
+            if self.may_be_stored(part.task) {
+                self.free_stored(&stored, true); // It may have been on its way to the object store.
+            }
+            self.set_gone(part, Gone { was: Was::Stored(stored), freed: false });
+        }
+        self.agenda.extend(jobs.into_iter().map(Work::End));
+    }
+
+    /// An attempt could not read a copy.
+    pub(crate) fn lost(&mut self, attempt: AttemptId, key: StoredKey) {
+        let Some(ix) = self.current(attempt) else { return };
+        let job = self.tasks[ix].job;
+        let known = self.part_seen(key.partition).filter(|part| self.tasks[part.task].job == job);
+        let Some(part) = known else { return };
+        let gone: Option<Stored> = match self.slot_mut(part).map(|slot| &mut slot.content) {
+            Some(Content::Made(output)) => match output.as_ref() {
+                Output::Stored(stored) if stored.key == key => Some(stored.clone()),
+                _ => None,
+            },
+            Some(Content::Gone(gone)) => {
+                // What a replay was told stood for something given up is wanted after all.
+                if matches!(&gone.was, Was::Stored(stored) if stored.key == key) {
+                    gone.freed = false;
+                }
+                None
+            }
+            _ => None,
+        };
+        if let Some(stored) = gone {
+            self.free_stored(&stored, true);
+            self.set_gone(
+                part,
+                Gone { was: Was::Stored(Stored { at: None, durable: false, ..stored }), freed: false },
+            );
+            self.agenda.push_back(Work::End(job));
+        }
+    }
+
+    pub(crate) fn durable(&mut self, key: StoredKey) {
+        let Some(part) = self.part_seen(key.partition) else { return };
+        let job = self.tasks[part.task].job;
+        if self.jobs[job].id != key.job {
+            return;
+        }
+        if let Some(Content::Made(output)) = self.slot_mut(part).map(|slot| &mut slot.content)
+            && let Output::Stored(stored) = output.as_mut()
+            && stored.key == key
+        {
+            stored.durable = true;
+            if self.jobs[job].end.timer.is_some() {
+                self.agenda.push_back(Work::End(job));
+            }
+        }
+    }
+
+    /// Somebody waits for `part`: if nobody is making it, its task runs again.
+    pub(crate) fn need(&mut self, part: Part) {
+        let Some(task) = self.tasks.get(part.task) else { return };
+        let Some(slot) = task.slot(part.output).filter(|slot| slot.interest.is_some()) else { return };
+        let failed = matches!(task.outcome, Outcome::Failed(_)) || task.flags.unmakeable;
+        if failed || matches!(slot.content, Content::Made(_)) {
+            return self.agenda.push_back(Work::Settled(part));
+        }
+        if !slot.is_gone() {
+            return; // It was never made, and its task is on the way.
+        }
+        match (&task.outcome, &task.phase) {
+            (Outcome::Open, Phase::Running(run)) if run.has_made(part.output) => self.restart(part),
+            (Outcome::Committed, Phase::Idle) => self.remake(part.task),
+            _ => {} // It is about to run anyway.
+        }
+    }
+
+    /// Runs a committed task again for its outputs that are gone.
+    pub(crate) fn remake(&mut self, ix: TaskIx) {
+        let task = &self.tasks[ix];
+        if !task.is_committed() || !task.is_idle() || task.flags.unmakeable {
+            return;
+        }
+        if task.spec.as_ref().is_some_and(|spec| !spec.deterministic) {
+            let message = format!(
+                "a partition of task {} was lost and cannot be made again: its function is not deterministic",
+                task.id
+            );
+            return self.remake_failed(ix, partition_lost(message));
+        }
+        if task.spec.is_none() {
+            return self.recall_call(ix);
+        }
+        self.unwatch(ix);
+        self.acquire_args(ix);
+        self.enqueue(ix);
+    }
+
+    /// What the task was called with is not known any more, or not yet: its driver has to call it again.
+    fn recall_call(&mut self, ix: TaskIx) {
+        let Some(parent) = self.tasks[ix].parent else {
+            return self.remake_failed(ix, partition_lost("a lost partition's task is not known"));
+        };
+        let driver = &self.tasks[parent];
+        let called = self.tasks[ix].called_by;
+        match (&driver.outcome, &driver.phase) {
+            (Outcome::Failed(_), Phase::Idle) => {
+                self.remake_failed(
+                    ix,
+                    partition_lost("a partition was lost and the driver of its task has failed"),
+                );
+            }
+            (_, Phase::Running(_)) if called == driver.attempt => {
+                self.remake_failed(ix, partition_lost("a partition was given up: nothing referred to it"));
+            }
+            _ => {
+                self.tasks[ix].flags.wanted = true;
+                self.remake(parent);
+                let driver = &self.tasks[parent];
+                if driver.flags.unmakeable {
+                    let error = driver.error.as_deref().cloned();
+                    let error =
+                        error.unwrap_or_else(|| partition_lost("the driver of its task cannot run again"));
+                    self.remake_failed(ix, error);
+                }
+            }
+        }
+    }
+
+    /// The task's outputs that are gone stay so; those who need one get `error`.
+    pub(crate) fn remake_failed(&mut self, ix: TaskIx, error: Error) {
+        let task = &mut self.tasks[ix];
+        task.flags.unmakeable = true;
+        task.flags.wanted = false;
+        task.error = Some(Box::new(error.clone()));
+        let job = task.job;
+        self.unwatch(ix);
+        self.tasks[ix].phase = Phase::Idle;
+        self.release_args(ix);
+        self.finish_driver(ix, Some(&error));
+        self.tell_missing(ix);
+        self.wake_takers(ix);
+        if self.jobs[job].root == Some(ix) {
+            self.agenda.push_back(Work::End(job));
+        }
+        self.agenda.push_back(Work::Retire(ix));
+    }
+
+    /// An output that a running task made is lost before the task has finished: only a new attempt makes it again.
+    fn restart(&mut self, part: Part) {
+        let message = format!("partition {} was lost and is being made again", self.partition_id(part));
+        let error = Error::new(Kind::Lost, Code::PartitionLost, message);
+        self.stop_run(part.task, error.clone());
+        self.attempt_lost(part.task, error);
+    }
+}
+
+fn partition_lost(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+    Error::new(Kind::Lost, Code::PartitionLost, message).retryable(false)
+}

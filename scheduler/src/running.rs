@@ -1,0 +1,284 @@
+//! Attempts on their executors: starting, giving the cpu back, going on, stopping.
+
+use fanfold_protocol::{
+    Error,
+    call::{Durability, TaskSpec},
+    message::{Argument, Assignment, ToExecutor},
+    value::{Output, Value},
+};
+
+use crate::{
+    Scheduler,
+    executor::Resources,
+    interest::Resolved,
+    placement::needed_args,
+    ready::Ready,
+    slab::{ExecutorIx, TaskIx},
+    task::{Blocked, Cpu, Phase, Run, Task},
+};
+
+impl Scheduler {
+    /// Starts an attempt of a queued task on an executor with room for it.
+    pub(crate) fn start(&mut self, ix: TaskIx, executor: ExecutorIx) {
+        let Some(spec) = &self.tasks[ix].spec else { return };
+        let charge = Resources { cpu_millis: spec.cpu_millis, memory: self.tasks[ix].memory, gpu: spec.gpu };
+        self.pool.start(executor, &charge);
+        let task = &mut self.tasks[ix];
+        let again = task.attempt > 0;
+        task.attempt += 1;
+        task.phase = Phase::Running(Box::new(Run {
+            executor,
+            charge,
+            cpu: Cpu::Held,
+            since_ms: self.now_ms,
+            wait_next: 0,
+            blocked: None,
+            starved: false,
+            yields: 0,
+            puts: 0,
+        }));
+        let (stage, generator) = (task.stage, task.is_generator());
+        let job = self.job_of(ix);
+        job.running += 1;
+        job.retries += u64::from(again);
+        if let Some(stage) = job.stage_mut(stage) {
+            stage.running += 1;
+        }
+        self.cpu_gained(ix);
+        if let Some(assignment) = self.assignment(ix) {
+            self.send_to_run(ix, ToExecutor::Run(Box::new(assignment)));
+        }
+        if generator {
+            self.send_credit(ix);
+        }
+        self.expect_questions_again(ix);
+    }
+
+    /// A replayed driver asks its generators from the start again.
+    fn expect_questions_again(&mut self, ix: TaskIx) {
+        let Some(driver) = self.tasks[ix].driver.take() else { return };
+        for &child in driver.children.iter().flatten() {
+            if let Some(feed) = &mut self.tasks[child].feed {
+                feed.asked = 0;
+            }
+        }
+        self.tasks[ix].driver = Some(driver);
+    }
+
+    fn assignment(&self, ix: TaskIx) -> Option<Assignment> {
+        let task = &self.tasks[ix];
+        let spec = task.spec.as_deref()?;
+        let job = &self.jobs[task.job];
+        let recorded_root = job.recorded && task.parent.is_none();
+        Some(Assignment {
+            attempt: task.attempt_id(self.epoch),
+            job: job.id,
+            version: spec.version,
+            entry: spec.entry.clone(),
+            args: self.arguments(task, spec),
+            outputs: spec.outputs,
+            generator: spec.generator,
+            memory: task.memory,
+            timeout_ms: spec.timeout_ms,
+            durability: if recorded_root { Durability::Eager } else { spec.durability },
+        })
+    }
+
+    fn arguments(&self, task: &Task, spec: &TaskSpec) -> Vec<Argument> {
+        let plain = |value: &Value| Argument { value: value.clone(), output: None };
+        let mut args: Vec<Argument> = spec.args.iter().map(plain).collect();
+        for (n, part) in needed_args(task) {
+            if let Resolved::Ready(_, output) = self.resolve(part) {
+                args[n] = self.argument(&spec.args[n], output);
+            }
+        }
+        args
+    }
+
+    /// The argument `value`, whose partition turned out to be `output`. Where that is an alias of blocks or of an
+    /// object's range, the value given is narrowed to it.
+    fn argument(&self, value: &Value, output: &Output) -> Argument {
+        let Output::Alias(target) = output else {
+            return Argument { value: value.clone(), output: Some(output.clone()) };
+        };
+        match (value, target.as_ref()) {
+            (Value::Blocks { first, count, .. }, Value::Blocks { partition, first: from, .. }) => {
+                let first = from.saturating_add(*first);
+                let value = Value::Blocks { partition: *partition, first, count: *count };
+                Argument { value, output: self.underlying(target) }
+            }
+            _ => Argument { value: (**target).clone(), output: self.underlying(target) },
+        }
+    }
+
+    fn underlying(&self, value: &Value) -> Option<Output> {
+        let part = self.part_seen(value.needs()?)?;
+        match self.resolve(part) {
+            Resolved::Ready(_, output) => Some(output.clone()),
+            _ => None,
+        }
+    }
+
+    fn cpu_gained(&mut self, ix: TaskIx) {
+        let job = self.job_of(ix);
+        job.computing += 1;
+        job.stall_told = false;
+    }
+
+    fn cpu_lost(&mut self, ix: TaskIx, run: &Run) {
+        let now_ms = self.now_ms;
+        let job_ix = self.tasks[ix].job;
+        let job = &mut self.jobs[job_ix];
+        job.computing -= 1;
+        Ready::charge_end(job, run.charge.cpu_millis, now_ms.saturating_sub(run.since_ms));
+        if job.computing == 0 {
+            job.idle_since_ms = now_ms;
+            self.arm_stall(job_ix);
+        }
+    }
+
+    /// The attempt computes no more until it is woken: its cpu is free, its memory is not.
+    pub(crate) fn release_cpu(&mut self, ix: TaskIx) {
+        let Some(run) = self.tasks[ix].run_mut().filter(|run| run.cpu == Cpu::Held) else { return };
+        run.cpu = Cpu::Released;
+        let (executor, charge) = (run.executor, run.charge);
+        self.pool.block(executor, &charge);
+        self.cpu_lost_of(ix);
+    }
+
+    fn cpu_lost_of(&mut self, ix: TaskIx) {
+        let Some(run) = self.tasks[ix].run() else { return };
+        let copy = Run { blocked: None, ..*run };
+        self.cpu_lost(ix, &copy);
+    }
+
+    /// What the attempt waits for is there: it goes on as soon as it has a cpu.
+    pub(crate) fn wake(&mut self, ix: TaskIx) {
+        let epoch = self.epoch;
+        let attempt = self.tasks[ix].attempt_id(epoch);
+        let Some(run) = self.tasks[ix].run_mut() else { return };
+        if run.starved && run.blocked.is_some() {
+            // It will be held back at its next yield again and may compute until then without a slot: if it took
+            // one it would keep it while it is held back.
+            return self.go_on(ix);
+        }
+        match run.cpu {
+            Cpu::Queued => {}
+            Cpu::Held => self.go_on(ix),
+            Cpu::Released => {
+                let executor = &mut self.pool.executors[run.executor];
+                if executor.resumes.is_empty() && run.charge.cpu_millis <= executor.free.cpu_millis {
+                    return self.resume(ix);
+                }
+                run.cpu = Cpu::Queued;
+                executor.resumes.push_back((ix, attempt));
+                self.pool.resuming.insert(run.executor);
+            }
+        }
+    }
+
+    fn resume(&mut self, ix: TaskIx) {
+        let now_ms = self.now_ms;
+        let Some(run) = self.tasks[ix].run_mut() else { return };
+        (run.cpu, run.since_ms) = (Cpu::Held, now_ms);
+        let (executor, charge) = (run.executor, run.charge);
+        self.pool.resume(executor, &charge);
+        self.cpu_gained(ix);
+        if self.tasks[ix].is_generator() {
+            self.send_credit(ix);
+        }
+        self.go_on(ix);
+    }
+
+    fn go_on(&mut self, ix: TaskIx) {
+        match self.tasks[ix].run().map(|run| &run.blocked) {
+            Some(Some(Blocked::Wait(_))) => self.answer_wait(ix),
+            Some(Some(Blocked::Next { .. })) => self.answer_next(ix),
+            Some(None) | None => {}
+        }
+    }
+
+    /// Gives free cpus to attempts that wait to go on, before anything new starts.
+    pub(crate) fn serve_resumes(&mut self) {
+        if self.pool.resuming.is_empty() {
+            return;
+        }
+        let executors: Vec<ExecutorIx> = self.pool.resuming.iter().copied().collect();
+        for executor in executors {
+            while self.serve_resume(executor) {}
+            if self.pool.executors[executor].resumes.is_empty() {
+                self.pool.resuming.remove(&executor);
+                self.pool.version += 1;
+            }
+        }
+    }
+
+    fn serve_resume(&mut self, ix: ExecutorIx) -> bool {
+        let executor = &mut self.pool.executors[ix];
+        let Some(&(task, attempt)) = executor.resumes.front() else { return false };
+        let free = executor.free.cpu_millis;
+        let waits = self.current(attempt) == Some(task)
+            && self.tasks[task].run().is_some_and(|run| run.cpu == Cpu::Queued);
+        let fits = !waits || self.tasks[task].run().is_some_and(|run| run.charge.cpu_millis <= free);
+        if fits {
+            self.pool.executors[ix].resumes.pop_front();
+        }
+        if waits && fits {
+            self.resume(task);
+        }
+        fits
+    }
+
+    /// Takes the current attempt away from the task, which is then idle. Its charge is the caller's to settle.
+    fn leave_run(&mut self, ix: TaskIx) -> Option<Run> {
+        self.unwatch(ix);
+        let task = &mut self.tasks[ix];
+        let stage = task.stage;
+        let run = match std::mem::replace(&mut task.phase, Phase::Idle) {
+            Phase::Running(run) => *run,
+            other => {
+                task.phase = other;
+                return None;
+            }
+        };
+        match &run.blocked {
+            Some(Blocked::Wait(wait)) => {
+                if let Some(timer) = wait.timer {
+                    self.timers.cancel(timer);
+                }
+            }
+            Some(Blocked::Next { generator, .. }) => self.forget_taker(*generator, ix),
+            None => {}
+        }
+        let job = self.job_of(ix);
+        job.running -= 1;
+        if let Some(stage) = job.stage_mut(stage) {
+            stage.running -= 1;
+        }
+        if run.cpu == Cpu::Held {
+            self.cpu_lost(ix, &run);
+        }
+        Some(run)
+    }
+
+    /// The attempt ended by itself.
+    pub(crate) fn end_run(&mut self, ix: TaskIx) {
+        if let Some(run) = self.leave_run(ix) {
+            self.pool.end(run.executor, &run.charge, run.cpu == Cpu::Held);
+        }
+    }
+
+    /// The attempt's executor is gone, and with it what was charged there.
+    pub(crate) fn lose_run(&mut self, ix: TaskIx) {
+        self.leave_run(ix);
+    }
+
+    /// Tells the attempt to stop. What it occupies stays charged until its executor says that it has.
+    pub(crate) fn stop_run(&mut self, ix: TaskIx, error: Error) {
+        let attempt = self.tasks[ix].attempt_id(self.epoch);
+        let Some(run) = self.leave_run(ix) else { return };
+        self.pool.stop(run.executor, attempt, &run.charge, run.cpu == Cpu::Held);
+        let executor = self.pool.executors[run.executor].id;
+        self.send(executor, ToExecutor::Stop { attempt, error });
+    }
+}
