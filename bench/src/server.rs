@@ -45,7 +45,7 @@ impl Server {
     pub fn wasmtime_serve(component: &Path) -> Result<Self> {
         let wasmtime = std::env::var_os("WASMTIME").unwrap_or_else(|| "wasmtime".into());
         let mut command = Command::new(wasmtime);
-        command.args(["serve", "--addr", "127.0.0.1:0"]).arg(component).stdout(Stdio::null());
+        command.args(["serve", "-Scli", "--addr", "127.0.0.1:0"]).arg(component).stdout(Stdio::null());
         Self::start(command.stderr(Stdio::piped()), |child| child.stderr.take().map(boxed))
     }
 
