@@ -88,6 +88,14 @@ pub enum Record {
         /// Why.
         error: Error,
     },
+    /// Partitions beside the root's outputs that a job's result consists of, because the outputs' bytes name them. Written
+    /// before the job's end; they can be read as long as its result is kept.
+    Kept {
+        /// The job.
+        job: JobId,
+        /// Each with what it is, aliases followed.
+        partitions: Vec<(PartitionId, Output)>,
+    },
     /// A job ended; at most once per job.
     Ended {
         /// The job.
@@ -219,7 +227,9 @@ impl Record {
             Error::new(
                 crate::Kind::Platform,
                 crate::Code::Corrupt,
-                format!("a journal entry cannot be read ({e}): it was written by a newer version or is damaged"),
+                format!(
+                    "a journal entry cannot be read ({e}): it was written by a newer version or is damaged"
+                ),
             )
             .retryable(false)
         })

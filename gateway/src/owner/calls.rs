@@ -21,7 +21,12 @@ const MEMORY_MIN: u64 = 1 << 16;
 
 /// The root task of a job. Its outputs are made durable before it commits, so that they can be read after a restart
 /// (of a recorded job) and by the gateway (of any job).
-pub(super) fn root(accepted: &Accepted, function: &FunctionVersion, input: Payload, recorded: bool) -> TaskSpec {
+pub(super) fn root(
+    accepted: &Accepted,
+    function: &FunctionVersion,
+    input: Payload,
+    recorded: bool,
+) -> TaskSpec {
     let retry = function.manifest.retry;
     TaskSpec {
         id: TaskId::root(accepted.job),
@@ -109,7 +114,10 @@ fn check(call: &Call) -> Result<(), Error> {
         let max = limit::CALL_BYTES_MAX;
         format!("{inline} bytes of arguments: at most {max} travel with a call; `put` some of them")
     } else if inline_max > limit::INLINE_BYTES_MAX {
-        format!("an argument of {inline_max} bytes: at most {} travel inline; `put` it", limit::INLINE_BYTES_MAX)
+        format!(
+            "an argument of {inline_max} bytes: at most {} travel inline; `put` it",
+            limit::INLINE_BYTES_MAX
+        )
     } else if options.attempts.is_some_and(|n| !(1..=ATTEMPTS_MAX).contains(&n)) {
         format!("attempts out of bounds: ask for 1 to {ATTEMPTS_MAX}")
     } else if options.cpu_millis == Some(0) {

@@ -38,10 +38,12 @@ impl Loop {
     }
 
     fn send(&mut self, executor: ExecutorId, message: ToExecutor) {
-        if let ToExecutor::Run(assignment) = &message
-            && !self.note_run(executor, assignment)
-        {
-            return;
+        match &message {
+            ToExecutor::Run(assignment) if !self.note_run(executor, assignment) => return,
+            ToExecutor::Woken { attempt, .. } | ToExecutor::Next { attempt, .. } => {
+                self.note_wait(*attempt, false)
+            }
+            _ => {}
         }
         if let Some(link) = self.links.iter_mut().find(|link| link.id() == executor) {
             link.send(message);
@@ -58,18 +60,23 @@ impl Loop {
         // The version was resolved when the task was made, so the registry has it; should it not, the executor says
         // so by failing the attempt, and only logs and calls of it are ignored here.
         if let Some(function) = self.shared.registry.version(&version) {
-            self.running.insert(attempt, Running { job, function, executor });
+            self.running.insert(attempt, Running { job, function, executor, waits: false });
         }
         self.totals.attempts += 1;
         if self.roots.contains_key(&attempt.task)
             && let Some(live) = self.live.get_mut(&job)
+            && live.recorded
+            && !mem::replace(&mut live.placed, true)
         {
-            live.attempts += 1;
-            if live.recorded && !mem::replace(&mut live.placed, true) {
-                self.places.take(&live.function.name);
-            }
+            self.places.take(&live.function.name);
         }
         true
+    }
+
+    fn note_wait(&mut self, attempt: AttemptId, waits: bool) {
+        if let Some(running) = self.running.get_mut(&attempt) {
+            running.waits = waits;
+        }
     }
 
     fn record(&mut self, record: Record) {
@@ -102,6 +109,9 @@ impl Loop {
             FromExecutor::Finished { attempt, logs, .. } => {
                 let (attempt, logs) = (*attempt, mem::take(logs));
                 self.attempt_finished(attempt, &logs);
+            }
+            FromExecutor::Wait { attempt, .. } | FromExecutor::Next { attempt, .. } => {
+                self.note_wait(*attempt, true)
             }
             _ => {}
         }
@@ -153,9 +163,6 @@ impl Loop {
             && !logs.is_empty()
         {
             live.log.append(attempt, logs);
-        }
-        if self.roots.contains_key(&attempt.task) {
-            self.remember_graph(job);
         }
     }
 

@@ -1,9 +1,6 @@
 //! What becomes true when a record is durable, and what is answered when it cannot be made so.
 
-use fanfold_protocol::{
-    Code, Error, JobId, Kind,
-    rest::JobView,
-};
+use fanfold_protocol::{Code, Error, JobId, Kind, rest::JobView};
 use fanfold_scheduler::Event;
 
 use super::{
@@ -56,7 +53,9 @@ impl Loop {
     }
 
     fn accepted(&mut self, id: JobId) {
-        let Some(Accepting { function, input_bytes, waiters, .. }) = self.accepting.remove(&id) else { return };
+        let Some(Accepting { function, input_bytes, waiters, .. }) = self.accepting.remove(&id) else {
+            return;
+        };
         let Some(job) = self.state.job(id).cloned() else { return };
         if let Some((key, _)) = job.accepted.idempotency {
             self.accepting_keys.remove(&key);

@@ -8,16 +8,16 @@ use std::{
     task::{Context, Poll},
 };
 
-use fanfold_protocol::JobId;
+use fanfold_protocol::{JobId, value::Stored};
 use futures::task::AtomicWaker;
 
 /// What is left to do for a dropped handle.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Left {
     /// Nobody waits for this unrecorded job any more.
     Cancel(JobId),
-    /// Nobody reads the outputs of this unrecorded job any more.
-    Remove(JobId),
+    /// Nobody reads the result of an unrecorded job any more, which consists of these.
+    Free(Vec<Stored>),
 }
 
 /// The list.

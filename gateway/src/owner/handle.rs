@@ -1,6 +1,9 @@
 //! The handle that callers hold.
 
-use std::{sync::{Arc, Mutex, OnceLock}, time::Duration};
+use std::{
+    sync::{Arc, Mutex, OnceLock},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use fanfold_protocol::{
@@ -17,7 +20,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::{
     clock::Clock,
     dropped::{Dropped, Left, Leftover},
-    messages::{Answer, ExecutorLink, Found, LogsFound, Metrics, NewJob, Reply, Request, Submission},
+    messages::{Answer, ExecutorLink, LogsFound, Metrics, NewJob, Reply, Request, Submission},
     outputs,
     run::Loop,
     shared::{Shared, draining},
@@ -45,7 +48,7 @@ impl Default for Config {
 #[derive(Clone, Debug)]
 pub struct Owner {
     requests: mpsc::Sender<Request>,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl Owner {
@@ -75,6 +78,7 @@ impl Owner {
             task: Mutex::new(None),
         });
         let owner = Loop::new(config, Arc::clone(&shared), journal, folded, executors);
+        #[allow(clippy::disallowed_methods, reason = "it is kept in `shared` and joined by `Owner::stop`")]
         let task = tokio::spawn(run(owner, receiver, Arc::clone(&shared)));
         *shared.task.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(task);
         Ok(Self { requests, shared })
@@ -134,7 +138,9 @@ impl Owner {
         let left = (!recorded).then_some(Left::Cancel(submission.accepted.job));
         let cancel = left.map(|left| Leftover::new(&self.shared.dropped, left));
         let answer = self.ask(|reply| Request::Run { submission, reply }).await;
-        cancel.map(Leftover::disarm);
+        if let Some(cancel) = cancel {
+            cancel.disarm();
+        }
         answer
     }
 
@@ -161,8 +167,8 @@ impl Owner {
     /// `not-found` / `invocation`; `conflict` / `precondition`, retryable, while it has not ended; the job's own error
     /// where it failed; `lost`.
     pub async fn output(&self, job: JobId) -> Result<(&'static str, u64, Body), Error> {
-        let Found { output, .. } = self.ask(|reply| Request::Output { job, reply }).await?;
-        let (bytes, body) = outputs::open(&self.shared.store, job, output.as_ref()).await?;
+        let output = self.ask(|reply| Request::Output { job, reply }).await?;
+        let (bytes, body) = outputs::open(&self.shared.store, output.as_ref()).await?;
         Ok((outputs::content_type(output.as_ref()), bytes, body))
     }
 
@@ -189,7 +195,12 @@ impl Owner {
     ///
     /// # Errors
     /// None of its own.
-    pub async fn list(&self, after: Option<JobId>, limit: usize, drivers: bool) -> Result<Page<JobView>, Error> {
+    pub async fn list(
+        &self,
+        after: Option<JobId>,
+        limit: usize,
+        drivers: bool,
+    ) -> Result<Page<JobView>, Error> {
         self.ask(|reply| Request::List { before: after, limit, drivers, reply }).await
     }
 
@@ -214,15 +225,19 @@ impl Owner {
     /// # Errors
     /// `not-found` / `partition`; `lost` / `partition-lost`, retryable, where it is not in the object store yet.
     pub async fn partition(&self, partition: PartitionId) -> Result<(u64, Body), Error> {
-        let Found { job, output } = self.ask(|reply| Request::Partition { partition, reply }).await?;
-        outputs::open(&self.shared.store, job, output.as_ref()).await
+        let output = self.ask(|reply| Request::Partition { partition, reply }).await?;
+        outputs::open(&self.shared.store, output.as_ref()).await
     }
 
     /// A page of dead letters, newest first, older than `after`.
     ///
     /// # Errors
     /// None of its own.
-    pub async fn dead_letters(&self, after: Option<JobId>, limit: usize) -> Result<Page<DeadLetterView>, Error> {
+    pub async fn dead_letters(
+        &self,
+        after: Option<JobId>,
+        limit: usize,
+    ) -> Result<Page<DeadLetterView>, Error> {
         self.ask(|reply| Request::DeadLetters { before: after, limit, reply }).await
     }
 
@@ -299,7 +314,8 @@ impl Owner {
         let NewJob { function, entry, input, content_type, idempotency, traceparent } = new;
         let bytes = input.len() as u64;
         if bytes > limit::INPUT_BYTES_MAX {
-            let why = format!("an input has at most {} bytes; put more in as an object", limit::INPUT_BYTES_MAX);
+            let why =
+                format!("an input has at most {} bytes; put more in as an object", limit::INPUT_BYTES_MAX);
             return Err(Error::new(Kind::Invalid, Code::BodyTooLarge, why));
         }
         let job = JobId(uuid::Uuid::now_v7());

@@ -1,5 +1,4 @@
-//! Task graphs of jobs that ended lately. The scheduler forgets a job when it ends, so its graph is copied when its
-//! root finishes; for a job of one task there is nothing to copy.
+//! Task graphs of jobs that ended lately: the scheduler forgets a job when it ends, and gives its graph with the end.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -17,6 +16,9 @@ use super::{
     views::no_job,
 };
 
+/// Tasks of one graph that are shown.
+const GRAPH_TASKS_MAX: usize = 10_000;
+
 /// Past graphs, the oldest first to go.
 #[derive(Default)]
 pub(super) struct History {
@@ -31,7 +33,12 @@ pub(super) struct Past {
 }
 
 impl History {
-    fn put(&mut self, job: JobId, past: Past) {
+    /// Remembers the graph of a recorded job that ended. Of a job of one task, its end says as much.
+    pub fn remember(&mut self, job: JobId, progress: Progress, graph: GraphView) {
+        if progress.tasks <= 1 {
+            return;
+        }
+        let past = Past { graph, progress };
         if self.jobs.insert(job, Arc::new(past)).is_none() {
             self.order.push_back(job);
         }
@@ -48,21 +55,11 @@ impl History {
 }
 
 impl Loop {
-    /// Copies the graph of a job whose root finished just now. Should the root be tried again, a later copy replaces
-    /// this one.
-    pub fn remember_graph(&mut self, job: JobId) {
-        let Some((progress, _)) = self.scheduler.progress(job).filter(|(progress, _)| progress.tasks > 1) else {
-            return;
-        };
-        let graph = self.scheduler.graph(job).unwrap_or_default();
-        self.history.put(job, Past { graph, progress });
-    }
-
     /// The tasks of a job.
     pub fn graph(&self, id: JobId) -> Result<GraphView, Error> {
         let ended = self.state.job(id).filter(|job| job.end.is_some());
         if ended.is_none()
-            && let Some(graph) = self.scheduler.graph(id)
+            && let Some(graph) = self.scheduler.graph(id, GRAPH_TASKS_MAX)
         {
             return Ok(graph);
         }
@@ -74,12 +71,7 @@ impl Loop {
         let Some(past) = self.history.get(id) else {
             return Ok(GraphView { truncated: ended_tasks(ended) > 1, tasks: vec![root] });
         };
-        let mut graph = past.graph.clone();
-        if let Some(task) = graph.tasks.iter_mut().find(|task| task.id == root.id) {
-            // The copy was made a moment before the root ended.
-            *task = GraphTask { inputs: std::mem::take(&mut task.inputs), ..root };
-        }
-        Ok(graph)
+        Ok(past.graph.clone())
     }
 
     /// How a partition was made.
@@ -87,8 +79,17 @@ impl Loop {
         if let Some(lineage) = self.scheduler.lineage(id) {
             return Ok(lineage);
         }
-        let none = || Error::not_found(Code::Partition, format!("partition {id} is not known, or was freed with its job"));
-        let job = self.state.job_of_root(id.task).ok_or_else(none)?;
+        let none = || {
+            Error::not_found(
+                Code::Partition,
+                format!("partition {id} is not known, or was freed with its job"),
+            )
+        };
+        let job = self
+            .state
+            .job_of_maker(id.task)
+            .filter(|job| TaskId::root(job.accepted.job) == id.task)
+            .ok_or_else(none)?;
         Ok(LineageView {
             partition: id.to_string(),
             task: ended_root(job),

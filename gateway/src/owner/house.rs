@@ -3,8 +3,9 @@
 
 use fanfold_protocol::{
     Code, Error, JobId, Kind, limit,
+    message::ToExecutor,
     record::Record,
-    value::StoredKey,
+    value::{Stored, StoredKey},
 };
 
 use super::{run::Loop, work::Done};
@@ -55,7 +56,8 @@ impl Loop {
                 return;
             }
             for job in late {
-                let why = "the invocation grew older than its manifest's max_age before there was a place for it";
+                let why =
+                    "the invocation grew older than its manifest's max_age before there was a place for it";
                 self.end_unstarted(job, Error::new(Kind::Limit, Code::Deadline, why));
             }
         }
@@ -69,6 +71,18 @@ impl Loop {
             let keys = std::mem::take(&mut self.housekeeping.to_free);
             self.work.free(keys);
         }
+    }
+
+    /// Removes what an unrecorded job left: the executor that has a copy removes all of them, else the store's goes.
+    pub fn free_result(&mut self, stored: &[Stored]) {
+        let mut keys = Vec::new();
+        for Stored { key, at, .. } in stored {
+            match self.links.iter_mut().find(|link| Some(link.id()) == *at && link.connected) {
+                Some(link) => link.send(ToExecutor::Free(vec![*key])),
+                None => keys.push(*key),
+            }
+        }
+        self.free(keys);
     }
 
     /// Begins a checkpoint when a restart would have much to read. The state is copied while no write is under way, and

@@ -74,24 +74,27 @@ impl Loop {
         }
         let overloaded = |code, why| Err(Error::new(Kind::Overloaded, code, why));
         if !self.places.has_room(&submission.function) {
-            return overloaded(Code::QueueFull, format!("too many invocations of `{}` wait already", accepted.name));
+            return overloaded(
+                Code::QueueFull,
+                format!("too many invocations of `{}` wait already", accepted.name),
+            );
         }
         if self.input_bytes + inline_bytes(&accepted.input) > limit::ASYNC_INPUT_BYTES_MAX {
-            return overloaded(Code::Memory, String::from("the inputs of waiting invocations fill the memory for them"));
+            return overloaded(
+                Code::Memory,
+                String::from("the inputs of waiting invocations fill the memory for them"),
+            );
         }
         Ok(Admitted::New)
     }
 
-    fn same_key(
-        &self,
-        key: Digest,
-        request: Digest,
-    ) -> Result<Option<Admitted>, Error> {
+    fn same_key(&self, key: Digest, request: Digest) -> Result<Option<Admitted>, Error> {
         let known = self.state.job_of_key(key).and_then(|job| {
             let (_, request) = job.accepted.idempotency?;
             Some((request, Admitted::Known(job.accepted.job)))
         });
-        let pending = || self.accepting_keys.get(&key).map(|(request, job)| (*request, Admitted::Pending(*job)));
+        let pending =
+            || self.accepting_keys.get(&key).map(|(request, job)| (*request, Admitted::Pending(*job)));
         match known.or_else(pending) {
             Some((first, _)) if first != request => Err(key_conflict()),
             found => Ok(found.map(|(_, admitted)| admitted)),
@@ -174,7 +177,11 @@ impl Loop {
             let id = job.accepted.job;
             let Some(function) = self.shared.registry.version(&job.accepted.version) else {
                 tracing::error!(job = %id, version = %job.accepted.version, "the journal has no version of this job");
-                let why = format!("version {} of `{}` is not known", job.accepted.version.short(), job.accepted.name);
+                let why = format!(
+                    "version {} of `{}` is not known",
+                    job.accepted.version.short(),
+                    job.accepted.name
+                );
                 let record = ended_unstarted(id, self.now_ms, Error::not_found(Code::Version, why));
                 self.lane.push(record, Some(Consequence::Ended(id)));
                 continue;
@@ -194,7 +201,9 @@ impl Loop {
 
     fn resolved(&self, log: Option<&Log>) -> HashMap<String, Arc<FunctionVersion>> {
         let names = log.into_iter().flat_map(|log| &log.resolved);
-        names.filter_map(|(name, digest)| Some((name.clone(), self.shared.registry.version(digest)?))).collect()
+        names
+            .filter_map(|(name, digest)| Some((name.clone(), self.shared.registry.version(digest)?)))
+            .collect()
     }
 
     /// Begins waiting jobs that may: there is a place, and memory for the input. Nothing begins while the process
@@ -210,7 +219,9 @@ impl Loop {
             live.placed = true;
             match stored {
                 None => self.start(job, None),
-                Some(bytes) if self.input_bytes > 0 && self.input_bytes + bytes > limit::ASYNC_INPUT_BYTES_MAX => {
+                Some(bytes)
+                    if self.input_bytes > 0 && self.input_bytes + bytes > limit::ASYNC_INPUT_BYTES_MAX =>
+                {
                     live.placed = false;
                     let function = live.function.name.clone();
                     return self.places.put_back(&function, job);
@@ -269,11 +280,17 @@ impl Loop {
         let job = end.job;
         self.free_place(job);
         let Some(live) = self.live.get_mut(&job) else { return };
-        live.attempts = live.attempts.max(end.attempts);
         if !live.recorded {
             return self.answer_unrecorded(end);
         }
+        live.attempts = end.attempts;
         live.stage = Stage::Ending;
+        self.history.remember(job, end.progress, end.graph);
+        let mut kept = end.kept;
+        kept.retain(|(partition, _)| partition.task != TaskId::root(job));
+        if !kept.is_empty() {
+            self.lane.push(Record::Kept { job, partitions: kept }, None);
+        }
         if live.log.is_empty() {
             self.journal_end(job);
         } else {

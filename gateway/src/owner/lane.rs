@@ -104,12 +104,14 @@ impl<C> Lane<C> {
 
     /// Whether whoever adds records should pause until some are written.
     pub fn is_full(&self) -> bool {
-        self.waiting.len() >= limit::JOURNAL_QUEUE_MAX || self.waiting_bytes >= limit::JOURNAL_WAITING_BYTES_MAX / 4
+        self.waiting.len() >= limit::JOURNAL_QUEUE_MAX
+            || self.waiting_bytes >= limit::JOURNAL_WAITING_BYTES_MAX / 4
     }
 
     /// Whether even running work must pause: only while writes fail does the lane grow this long.
     pub fn is_overflowing(&self) -> bool {
-        self.waiting.len() >= limit::JOB_TASKS_PENDING_MAX || self.waiting_bytes >= limit::JOURNAL_WAITING_BYTES_MAX
+        self.waiting.len() >= limit::JOB_TASKS_PENDING_MAX
+            || self.waiting_bytes >= limit::JOURNAL_WAITING_BYTES_MAX
     }
 
     /// Whether everything is durable.
@@ -232,6 +234,9 @@ fn weight(record: &Record) -> usize {
         Record::Committed(committed) => outputs(&committed.outputs),
         Record::Made { value, .. } => output_weight(value),
         Record::Ended { result: Ok(ended), .. } => outputs(ended),
+        Record::Kept { partitions, .. } => {
+            partitions.iter().map(|(_, output)| 40 + output_weight(output)).sum()
+        }
         Record::Waited { ready, .. } => ready.len() * 5,
         Record::Answered { body, .. } => body.len(),
         _ => 0,

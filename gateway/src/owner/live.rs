@@ -43,7 +43,7 @@ pub(super) struct Live {
     pub log: JobLog,
     /// Why the last attempt of its root failed.
     pub error: Option<Error>,
-    /// Attempts of its root that were started, in earlier epochs too.
+    /// Attempts of its root while the scheduler does not have it.
     pub attempts: u32,
     /// Its `Ended`, between the scheduler's command and the journal.
     pub end: Option<Record>,
@@ -106,4 +106,6 @@ pub(super) struct Running {
     pub job: JobId,
     pub function: Arc<FunctionVersion>,
     pub executor: ExecutorId,
+    /// Whether it waits for other tasks.
+    pub waits: bool,
 }

@@ -80,7 +80,8 @@ mod tests {
         let mut log = JobLog::default();
         log.append(attempt, b"{\"stream\":\"stdout\",\"line\":\"a\"}\n{\"task\":\"t\"}\nnot json");
         let text = String::from_utf8(log.snapshot().to_vec()).unwrap();
-        let tagged = format!("{{\"task\":\"{}\",\"attempt\":2,\"stream\":\"stdout\",\"line\":\"a\"}}", attempt.task);
+        let tagged =
+            format!("{{\"task\":\"{}\",\"attempt\":2,\"stream\":\"stdout\",\"line\":\"a\"}}", attempt.task);
         assert_eq!(text.lines().collect::<Vec<_>>(), [tagged.as_str(), "{\"task\":\"t\"}", "not json"]);
 
         let line = vec![b'x'; 1 << 20];

@@ -61,7 +61,7 @@ impl Answer {
     /// # Errors
     /// `lost` / `partition-lost` or `corrupt` where the store does not have it any more; also in the stream.
     pub async fn body(&self) -> Result<(u64, Body), Error> {
-        let (bytes, body) = outputs::open(&self.shared.store, self.job, self.outputs.first()).await?;
+        let (bytes, body) = outputs::open(&self.shared.store, self.outputs.first()).await?;
         Ok((bytes, outputs::hold(body, self.leftover.clone())))
     }
 }
@@ -158,12 +158,6 @@ pub(super) struct Submission {
     pub recorded: bool,
 }
 
-/// A root output, and whose it is.
-pub(super) struct Found {
-    pub job: JobId,
-    pub output: Option<Output>,
-}
-
 /// Logs of a job: all there are, or those in memory of a job that still runs.
 pub(super) enum LogsFound {
     Live(Bytes),
@@ -171,24 +165,81 @@ pub(super) enum LogsFound {
 }
 
 pub(super) enum Request {
-    Accept { submission: Box<Submission>, reply: Reply<JobId> },
-    Run { submission: Box<Submission>, reply: Reply<Answer> },
-    View { job: JobId, reply: Reply<JobView> },
-    Watch { job: JobId, reply: Reply<watch::Receiver<JobView>> },
-    Output { job: JobId, reply: Reply<Found> },
-    Logs { job: JobId, reply: Reply<LogsFound> },
-    Cancel { job: JobId, reply: Reply<JobView> },
-    List { before: Option<JobId>, limit: usize, drivers: bool, reply: Reply<Page<JobView>> },
-    Graph { job: JobId, reply: Reply<GraphView> },
-    Lineage { partition: PartitionId, reply: Reply<LineageView> },
-    Partition { partition: PartitionId, reply: Reply<Found> },
-    DeadLetters { before: Option<JobId>, limit: usize, reply: Reply<Page<DeadLetterView>> },
+    Accept {
+        submission: Box<Submission>,
+        reply: Reply<JobId>,
+    },
+    Run {
+        submission: Box<Submission>,
+        reply: Reply<Answer>,
+    },
+    View {
+        job: JobId,
+        reply: Reply<JobView>,
+    },
+    Watch {
+        job: JobId,
+        reply: Reply<watch::Receiver<JobView>>,
+    },
+    Output {
+        job: JobId,
+        reply: Reply<Option<Output>>,
+    },
+    Logs {
+        job: JobId,
+        reply: Reply<LogsFound>,
+    },
+    Cancel {
+        job: JobId,
+        reply: Reply<JobView>,
+    },
+    List {
+        before: Option<JobId>,
+        limit: usize,
+        drivers: bool,
+        reply: Reply<Page<JobView>>,
+    },
+    Graph {
+        job: JobId,
+        reply: Reply<GraphView>,
+    },
+    Lineage {
+        partition: PartitionId,
+        reply: Reply<LineageView>,
+    },
+    Partition {
+        partition: PartitionId,
+        reply: Reply<Option<Output>>,
+    },
+    DeadLetters {
+        before: Option<JobId>,
+        limit: usize,
+        reply: Reply<Page<DeadLetterView>>,
+    },
     /// A dead letter as it was accepted, and the job that took it up already.
-    DeadLetter { job: JobId, reply: Reply<(Accepted, Option<JobId>)> },
-    Answered { key: Digest, request: Digest, reply: Reply<Option<StoredAnswer>> },
-    Remember { key: Digest, answer: StoredAnswer, reply: Reply<()> },
+    DeadLetter {
+        job: JobId,
+        reply: Reply<(Accepted, Option<JobId>)>,
+    },
+    Answered {
+        key: Digest,
+        request: Digest,
+        reply: Reply<Option<StoredAnswer>>,
+    },
+    Remember {
+        key: Digest,
+        answer: StoredAnswer,
+        reply: Reply<()>,
+    },
     /// Records of somebody else, all or none.
-    Append { records: Vec<Record>, reply: Reply<()> },
-    Metrics { reply: Reply<Metrics> },
-    Stop { reply: Reply<()> },
+    Append {
+        records: Vec<Record>,
+        reply: Reply<()>,
+    },
+    Metrics {
+        reply: Reply<Metrics>,
+    },
+    Stop {
+        reply: Reply<()>,
+    },
 }

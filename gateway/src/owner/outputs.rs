@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fanfold_protocol::{
-    Code, Error, JobId, Kind,
+    Code, Error, Kind,
     direct::Body,
     value::{ObjectRange, Output, Stored, Value},
 };
@@ -22,7 +22,7 @@ use super::dropped::Leftover;
 const READ_BYTES: u64 = 1 << 20;
 
 /// An output's length and bytes; none for a job without outputs.
-pub(super) async fn open(store: &Store, job: JobId, output: Option<&Output>) -> Result<(u64, Body), Error> {
+pub(super) async fn open(store: &Store, output: Option<&Output>) -> Result<(u64, Body), Error> {
     match output {
         None => Ok((0, Empty::new().map_err(|never| match never {}).boxed_unsync())),
         Some(Output::Inline(payload)) => Ok(inline(payload.bytes.clone())),
@@ -31,7 +31,7 @@ pub(super) async fn open(store: &Store, job: JobId, output: Option<&Output>) -> 
             Value::Inline(payload) => Ok(inline(payload.bytes.clone())),
             Value::Object(range) => open_object(store, range).await,
             Value::Partition(id) | Value::Blocks { partition: id, .. } => {
-                let why = format!("the output of job {job} is partition {id}, which was freed with the job");
+                let why = format!("the output is that of partition {id}, which is gone");
                 Err(Error::new(Kind::Lost, Code::PartitionLost, why).retryable(false))
             }
         },
@@ -79,7 +79,8 @@ async fn open_stored(store: &Store, stored: &Stored) -> Result<(u64, Body), Erro
         Error::new(Kind::Lost, Code::PartitionLost, why)
     })?;
     let length = index.bytes();
-    let pieces = stream::try_unfold(Reading { store: store.clone(), stored: stored.clone(), index, at: 0 }, read);
+    let pieces =
+        stream::try_unfold(Reading { store: store.clone(), stored: stored.clone(), index, at: 0 }, read);
     Ok((length, streamed(pieces)))
 }
 

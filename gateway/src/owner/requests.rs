@@ -1,20 +1,23 @@
 //! What callers ask: one exhaustive match, each arm a question answered from memory or the begin of something.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use fanfold_protocol::{
-    Code, Digest, Error, JobId, Kind, PartitionId, limit,
+    Code, Digest, Error, JobId, Kind, PartitionId, TaskId, limit,
     message::Offer,
     record::Record,
     rest::{JobView, State},
+    value::{Output, Stored},
 };
-use fanfold_scheduler::Event;
+use fanfold_scheduler::{Event, JobEnd};
 
 use super::{
     consequences::{Consequence, cancelled},
     dropped::{Left, Leftover},
     jobs::key_conflict,
     live::{Stage, Waiter},
-    messages::{Answer, ExecutorMetrics, Found, JournalMetrics, LogsFound, Metrics, Reply, Request, tell},
+    messages::{Answer, ExecutorMetrics, JournalMetrics, LogsFound, Metrics, Reply, Request, tell},
     outputs,
     run::Loop,
     shared::draining,
@@ -37,11 +40,15 @@ impl Loop {
             Request::Output { job, reply } => tell(reply, self.output(job)),
             Request::Logs { job, reply } => tell(reply, self.logs(job)),
             Request::Cancel { job, reply } => self.cancel(job, reply),
-            Request::List { before, limit, drivers, reply } => tell(reply, Ok(self.list(before, limit, drivers))),
+            Request::List { before, limit, drivers, reply } => {
+                tell(reply, Ok(self.list(before, limit, drivers)))
+            }
             Request::Graph { job, reply } => tell(reply, self.graph(job)),
             Request::Lineage { partition, reply } => tell(reply, self.lineage(partition)),
             Request::Partition { partition, reply } => tell(reply, self.partition(partition)),
-            Request::DeadLetters { before, limit, reply } => tell(reply, Ok(self.dead_letters(before, limit))),
+            Request::DeadLetters { before, limit, reply } => {
+                tell(reply, Ok(self.dead_letters(before, limit)))
+            }
             Request::DeadLetter { job, reply } => tell(reply, self.dead_letter(job)),
             Request::Answered { key, request, reply } => tell(reply, self.answered(key, request)),
             Request::Remember { key, answer, reply } => self.remember(key, answer, reply),
@@ -59,7 +66,7 @@ impl Loop {
                     self.step(Event::Cancel { job, error: cancelled() });
                 }
             }
-            Left::Remove(job) => self.work.remove(job, false),
+            Left::Free(stored) => self.free_result(&stored),
         }
     }
 
@@ -81,9 +88,9 @@ impl Loop {
     }
 
     /// Answers the callers of an unrecorded job that has ended, and forgets it.
-    pub fn answer_unrecorded(&mut self, end: fanfold_scheduler::JobEnd) {
-        let fanfold_scheduler::JobEnd { job, result, usage, tasks, .. } = end;
-        self.roots.remove(&fanfold_protocol::TaskId::root(job));
+    pub fn answer_unrecorded(&mut self, end: JobEnd) {
+        let JobEnd { job, result, usage, tasks, kept, .. } = end;
+        self.roots.remove(&TaskId::root(job));
         let Some(mut live) = self.live.remove(&job) else { return };
         match &result {
             Ok(_) => self.totals.succeeded += 1,
@@ -93,10 +100,15 @@ impl Loop {
         self.end_watch(job);
         let shared = self.shared.clone();
         let logs = live.log.snapshot();
-        // A job of one task that answered inline left nothing in the store.
-        let inline = |outputs: &Vec<_>| outputs.iter().all(|o| matches!(o, fanfold_protocol::value::Output::Inline(_)));
-        let clean = tasks == 1 && result.as_ref().is_ok_and(inline);
-        let leftover = (!clean).then(|| std::sync::Arc::new(Leftover::new(&shared.dropped, Left::Remove(job))));
+        let stored: Vec<Stored> = kept
+            .into_iter()
+            .filter_map(|(_, output)| match output {
+                Output::Stored(stored) => Some(stored),
+                Output::Inline(_) | Output::Alias(_) => None,
+            })
+            .collect();
+        let leftover =
+            (!stored.is_empty()).then(|| Arc::new(Leftover::new(&shared.dropped, Left::Free(stored))));
         let answer = result.map(|outputs| Answer {
             job,
             content_type: outputs::content_type(outputs.first()),
@@ -113,7 +125,7 @@ impl Loop {
         }
     }
 
-    fn output(&self, id: JobId) -> Result<Found, Error> {
+    fn output(&self, id: JobId) -> Result<Option<Output>, Error> {
         let job = match self.state.job(id) {
             Some(job) => job,
             None if self.live.contains_key(&id) => return Err(not_ended(id)),
@@ -121,7 +133,7 @@ impl Loop {
         };
         let end = job.end.as_deref().ok_or_else(|| not_ended(id))?;
         let outputs = end.result.as_ref().map_err(Clone::clone)?;
-        Ok(Found { job: id, output: outputs.first().cloned() })
+        Ok(outputs.first().cloned())
     }
 
     fn logs(&self, id: JobId) -> Result<LogsFound, Error> {
@@ -131,15 +143,15 @@ impl Loop {
         }
     }
 
-    fn partition(&self, id: PartitionId) -> Result<Found, Error> {
-        if let Some((job, output)) = self.scheduler.output(id) {
-            return Ok(Found { job, output: Some(output) });
+    fn partition(&self, id: PartitionId) -> Result<Option<Output>, Error> {
+        if let Some(output) = self.scheduler.output(id) {
+            return Ok(Some(output.clone()));
         }
-        let none = || Error::not_found(Code::Partition, format!("partition {id} is not known, not made yet or freed"));
-        let job = self.state.job_of_root(id.task).ok_or_else(none)?;
-        let outputs = job.end.as_deref().and_then(|end| end.result.as_ref().ok()).ok_or_else(none)?;
-        let output = outputs.get(id.output as usize).ok_or_else(none)?;
-        Ok(Found { job: job.accepted.job, output: Some(output.clone()) })
+        let none = || {
+            Error::not_found(Code::Partition, format!("partition {id} is not known, not made yet or freed"))
+        };
+        let job = self.state.job_of_maker(id.task).ok_or_else(none)?;
+        job.output(id).cloned().map(Some).ok_or_else(none)
     }
 
     fn cancel(&mut self, id: JobId, reply: Reply<JobView>) {
@@ -172,7 +184,8 @@ impl Loop {
             Some(answer) if answer.request != request => Err(key_conflict()),
             Some(answer) => Ok(Some(StoredAnswer::clone(answer))),
             None if self.state.answer_bytes() > limit::ANSWERS_KEPT_BYTES_MAX => {
-                let why = "the answers kept for idempotency keys fill the memory for them; call without a key";
+                let why =
+                    "the answers kept for idempotency keys fill the memory for them; call without a key";
                 Err(Error::new(Kind::Overloaded, Code::Memory, why))
             }
             None => Ok(None),

@@ -157,7 +157,8 @@ impl Loop {
 
     /// Runs until it was stopped or the journal belongs to another owner.
     pub async fn run(&mut self, requests: &mut mpsc::Receiver<Request>) -> Result<(), Error> {
-        let mut inbox = Inbox { messages: self.links.iter().map(|_| Vec::new()).collect(), ..Inbox::default() };
+        let mut inbox =
+            Inbox { messages: self.links.iter().map(|_| Vec::new()).collect(), ..Inbox::default() };
         let mut timer = pin!(tokio::time::sleep(std::time::Duration::ZERO));
         self.now_ms = self.shared.clock.now_ms();
         self.begin();
@@ -191,7 +192,8 @@ impl Loop {
         let mut ready = timer.poll(cx).is_ready();
         // While the journal fails, requests are taken to be refused.
         let room = !self.lane.is_full() || self.lane.refusal().is_some();
-        if room && !inbox.no_handles
+        if room
+            && !inbox.no_handles
             && let Poll::Ready(taken) = requests.poll_recv_many(cx, &mut inbox.requests, REQUESTS_PER_TURN)
         {
             inbox.no_handles = taken == 0;
@@ -277,12 +279,12 @@ impl Loop {
     /// Sets the timer to the next thing that is due. A timer that is early only makes a turn without events, so one
     /// that is armed for an earlier moment stays: setting it costs more than such a turn.
     fn arm(&self, mut timer: Pin<&mut Sleep>) {
-        let due = [self.wake_at_ms, Some(self.housekeeping.due_ms), self.watched.due_ms(), self.stop_check_ms()];
+        let due =
+            [self.wake_at_ms, Some(self.housekeeping.due_ms), self.watched.due_ms(), self.stop_check_ms()];
         let Some(due_ms) = due.into_iter().flatten().min() else { return };
         let due = self.shared.clock.instant(due_ms);
         if timer.is_elapsed() || due < timer.deadline() {
             timer.as_mut().reset(due);
         }
     }
-
 }

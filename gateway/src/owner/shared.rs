@@ -26,7 +26,10 @@ pub(super) struct Shared {
 impl Shared {
     /// Why the owner does not answer any more.
     pub fn closed(&self) -> Error {
-        self.closed.get().cloned().unwrap_or_else(|| Error::internal("the owner of jobs ended unexpectedly; restart it"))
+        self.closed
+            .get()
+            .cloned()
+            .unwrap_or_else(|| Error::internal("the owner of jobs ended unexpectedly; restart it"))
     }
 
     pub fn take_task(&self) -> Option<JoinHandle<()>> {

@@ -45,8 +45,8 @@ pub struct StoredAnswer {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct State {
     jobs: BTreeMap<JobId, Arc<Job>>,
-    /// Root task to job, for partitions asked for by id.
-    roots: HashMap<TaskId, JobId>,
+    /// Tasks whose outputs outlive their job, for partitions asked for by id: roots, and makers of what results name.
+    makers: HashMap<TaskId, JobId>,
     /// Jobs that were given up.
     letters: BTreeSet<JobId>,
     /// Idempotency key to the job that was accepted under it.
@@ -67,6 +67,12 @@ impl State {
                 self.answer(key, StoredAnswer { request, at_ms, status, content_type, body });
             }
             Record::Deployed(_) | Record::AliasSet { .. } | Record::Removed { .. } => {}
+            Record::Kept { job, ref partitions } => {
+                if self.jobs.get(&job).is_some_and(|job| job.end.is_none() && job.kept.is_empty()) {
+                    self.makers.extend(partitions.iter().map(|(partition, _)| (partition.task, job)));
+                    self.change_live(job, record);
+                }
+            }
             Record::Committed(ref committed) => self.change_live(committed.job, record),
             Record::Made { job, .. }
             | Record::Waited { job, .. }
@@ -116,9 +122,9 @@ impl State {
         self.jobs.values()
     }
 
-    /// The job whose root is this task.
-    pub fn job_of_root(&self, root: TaskId) -> Option<&Arc<Job>> {
-        self.jobs.get(self.roots.get(&root)?)
+    /// The job that this task is the root of, or whose result names outputs of it.
+    pub fn job_of_maker(&self, task: TaskId) -> Option<&Arc<Job>> {
+        self.jobs.get(self.makers.get(&task)?)
     }
 
     /// The job accepted under an idempotency key.
@@ -157,7 +163,7 @@ impl State {
         if let Some((key, _)) = accepted.idempotency {
             self.keys.insert(key, id);
         }
-        self.roots.insert(TaskId::root(id), id);
+        self.makers.insert(TaskId::root(id), id);
         self.jobs.insert(id, Arc::new(Job::new(*accepted)));
     }
 
@@ -178,7 +184,10 @@ impl State {
 
     fn forget(&mut self, id: JobId) {
         let Some(job) = self.jobs.remove(&id) else { return };
-        self.roots.remove(&TaskId::root(id));
+        self.makers.remove(&TaskId::root(id));
+        for (partition, _) in &job.kept {
+            self.makers.remove(&partition.task);
+        }
         self.letters.remove(&id);
         // A later job may have taken the key over, after an accept whose journal write was reported as failed.
         if let Some((key, _)) = job.accepted.idempotency

@@ -3,7 +3,12 @@
 
 use std::time::Duration;
 
-use super::{lane::Written, messages::{Reply, tell}, run::Loop, shared::draining};
+use super::{
+    lane::Written,
+    messages::{Reply, tell},
+    run::Loop,
+    shared::draining,
+};
 
 /// Time between two looks at whether what runs has finished.
 const CHECK_MS: u64 = 20;
@@ -34,7 +39,8 @@ impl Loop {
     pub fn is_stopped(&self) -> bool {
         let Some(stopping) = &self.stopping else { return false };
         let synchronous = self.live.values().any(|live| !live.recorded);
-        let idle = !synchronous && self.lane.is_idle() && self.accepting.is_empty() && !self.scheduler.computes();
+        let computes = self.running.values().any(|running| !running.waits);
+        let idle = !synchronous && !computes && self.lane.is_idle() && self.accepting.is_empty();
         idle || self.now_ms >= stopping.deadline_ms
     }
 
@@ -49,7 +55,10 @@ impl Loop {
             tell(waiter, Err(draining()));
         }
         if tokio::time::timeout(FLUSH, self.flush()).await.is_err() {
-            tracing::warn!(records = self.lane.len(), "the journal could not be written in time; work will be done again");
+            tracing::warn!(
+                records = self.lane.len(),
+                "the journal could not be written in time; work will be done again"
+            );
         }
         // Whoever was not told by the flush is not known to be durable.
         for waiter in accepting.into_values().flat_map(|accepting| accepting.waiters) {

@@ -54,35 +54,41 @@ impl Loop {
     }
 
     fn live_view(&self, id: JobId, live: &Live) -> JobView {
-        let begun = matches!(live.stage, Stage::Started).then(|| self.scheduler.progress(id)).flatten();
-        let running = live.attempts > 0 || matches!(live.stage, Stage::Ending);
+        let scheduler = &self.scheduler;
+        let (attempts, state) = match live.stage {
+            Stage::Waiting | Stage::Fetching => (live.attempts, State::Queued),
+            Stage::Started => {
+                (scheduler.root_attempts(id).unwrap_or(0), scheduler.state(id).unwrap_or(State::Queued))
+            }
+            Stage::Ending => (live.attempts, State::Running),
+        };
         let waiting_for = match live.stage {
             Stage::Waiting => self.waits_for_place(live),
-            Stage::Fetching => String::from("its input to be read from the store"),
-            Stage::Started => self.scheduler.waiting_reason(id).unwrap_or_default(),
-            Stage::Ending => String::from("the journal to have its end"),
+            Stage::Fetching => String::from("waits for its input to be read from the store"),
+            Stage::Started => scheduler.waiting_reason(id).unwrap_or_default(),
+            Stage::Ending => String::from("waits for the journal to have its end"),
         };
         JobView {
             id,
             function: live.function.name.clone(),
             version: live.function.version,
-            state: if running { State::Running } else { State::Queued },
+            state,
             accepted_at_ms: live.accepted_at_ms,
             ended_at_ms: None,
-            attempts: live.attempts,
-            usage: begun.as_ref().map(|(_, usage)| *usage).unwrap_or_default(),
-            progress: begun.map(|(progress, _)| progress).unwrap_or_else(not_begun),
+            attempts,
+            progress: scheduler.progress(id).unwrap_or(Progress { tasks: 1, ..Progress::default() }),
             output_bytes: None,
             error: live.error.clone(),
+            usage: scheduler.usage(id).copied().unwrap_or_default(),
             waiting_for,
         }
     }
 
     fn waits_for_place(&self, live: &Live) -> String {
         match self.lane.refusal() {
-            Some(error) => format!("the journal: {error}"),
+            Some(error) => format!("waits for the journal: {error}"),
             None => format!(
-                "a place: {} of `{}` run at once",
+                "waits for a place: {} of `{}` run at once",
                 live.function.manifest.concurrency.max, live.function.name
             ),
         }
@@ -109,7 +115,11 @@ impl Loop {
             ended_at_ms: Some(end.at_ms),
             attempts: job.attempts(),
             progress,
-            output_bytes: end.result.as_ref().ok().map(|outputs| outputs.iter().map(|output| output.bytes()).sum()),
+            output_bytes: end
+                .result
+                .as_ref()
+                .ok()
+                .map(|outputs| outputs.iter().map(|output| output.bytes()).sum()),
             error: end.result.as_ref().err().cloned(),
             usage: end.usage,
             waiting_for: String::new(),
@@ -123,10 +133,6 @@ pub(super) fn page<T>(mut items: impl Iterator<Item = T>, limit: usize, id: impl
     let more = items.next().is_some();
     let next = page.last().filter(|_| more).map(|last| id(last).to_string());
     Page { items: page, next }
-}
-
-fn not_begun() -> Progress {
-    Progress { tasks: 1, ..Progress::default() }
 }
 
 /// There is no such job, or not any more.

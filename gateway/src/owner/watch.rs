@@ -6,7 +6,10 @@ use std::collections::HashMap;
 use fanfold_protocol::{Error, JobId, limit, rest::JobView};
 use tokio::sync::watch;
 
-use super::{messages::{Reply, tell}, run::Loop};
+use super::{
+    messages::{Reply, tell},
+    run::Loop,
+};
 
 #[derive(Default)]
 pub(super) struct Watched {

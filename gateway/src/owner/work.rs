@@ -86,7 +86,9 @@ async fn read_input(store: &Store, job: JobId) -> Result<Bytes, Error> {
     let mut delay = INPUT_RETRY;
     for _ in 1..INPUT_READS_MAX {
         match store.input(job).await {
-            Err(error) if error.retryable => tracing::warn!(%job, %error, "an input cannot be read; trying again"),
+            Err(error) if error.retryable => {
+                tracing::warn!(%job, %error, "an input cannot be read; trying again")
+            }
             result => return result.map_err(|error| lost_input(&error)),
         }
         tokio::time::sleep(delay).await;

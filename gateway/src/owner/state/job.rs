@@ -28,6 +28,8 @@ pub struct Job {
     pub failed_attempts: Vec<FailedAttempt>,
     /// Whether somebody asked to cancel it.
     pub cancel_asked: bool,
+    /// Partitions beside the root's outputs that its result consists of.
+    pub kept: Vec<(PartitionId, Output)>,
     /// Its end.
     pub end: Option<Box<End>>,
     /// The job that took up its dead letter.
@@ -75,7 +77,15 @@ pub struct End {
 
 impl Job {
     pub(super) fn new(accepted: Accepted) -> Self {
-        Self { accepted, log: None, failed_attempts: Vec::new(), cancel_asked: false, end: None, retried_as: None }
+        Self {
+            accepted,
+            log: None,
+            failed_attempts: Vec::new(),
+            cancel_asked: false,
+            kept: Vec::new(),
+            end: None,
+            retried_as: None,
+        }
     }
 
     /// Folds a record of this job. After the end nothing of it matters any more: it is late.
@@ -90,6 +100,7 @@ impl Job {
                 }
             }
             Record::CancelAsked { .. } => self.cancel_asked = true,
+            Record::Kept { partitions, .. } if self.kept.is_empty() => self.kept = partitions,
             Record::Ended { at_ms, result, usage, tasks, .. } => {
                 self.log = None;
                 self.end = Some(Box::new(End { at_ms, result, usage, tasks }));
@@ -118,6 +129,15 @@ impl Job {
         self.end.as_deref().is_some_and(|end| end.result.is_err()) && !self.was_cancelled()
     }
 
+    /// An output that outlives it: of its root, or one that its result names.
+    pub fn output(&self, partition: PartitionId) -> Option<&Output> {
+        if partition.task == TaskId::root(self.accepted.job) {
+            let outputs = self.end.as_deref()?.result.as_ref().ok()?;
+            return outputs.get(partition.output as usize);
+        }
+        self.kept.iter().find(|(kept, _)| *kept == partition).map(|(_, output)| output)
+    }
+
     /// Where it stands, as far as the journal tells: a job without an end is `Queued`.
     pub fn state(&self) -> rest::State {
         match self.end.as_deref() {
@@ -143,7 +163,8 @@ impl Job {
             Err(error) => error.message.len(),
         });
         let failed: usize = self.failed_attempts.iter().map(|failed| 96 + failed.error.message.len()).sum();
-        640 + outputs + failed + self.input_bytes()
+        let kept: usize = self.kept.iter().map(|(_, output)| 160 + inline_bytes(output)).sum();
+        640 + outputs + failed + kept + self.input_bytes()
     }
 
     /// Bytes of its input that are in memory.
@@ -183,6 +204,9 @@ impl Job {
         if self.cancel_asked {
             records.push(Record::CancelAsked { job });
         }
+        if !self.kept.is_empty() {
+            records.push(Record::Kept { job, partitions: self.kept.clone() });
+        }
         if let Some(end) = self.end.as_deref() {
             let End { at_ms, result, usage, tasks } = end.clone();
             records.push(Record::Ended { job, at_ms, result, usage, tasks });
@@ -200,10 +224,8 @@ impl Log {
                     self.committed.entry(task).or_insert_with(|| Arc::new(*committed));
                 }
             }
-            Record::Failed { task, error, .. } => {
-                if !self.committed.contains_key(&task) {
-                    self.failed.entry(task).or_insert(error);
-                }
+            Record::Failed { task, error, .. } if !self.committed.contains_key(&task) => {
+                self.failed.entry(task).or_insert(error);
             }
             Record::Made { attempt, output, value, .. } => {
                 let partition = PartitionId { task: attempt.task, output };

@@ -24,10 +24,13 @@ fn output(n: u8) -> Output {
     Output::Inline(Bytes::from(vec![n; 3]).into())
 }
 
-fn attempt(job: JobId, child: u8, number: u32) -> AttemptId {
+fn id_task(job: JobId, child: u8) -> TaskId {
     let root = TaskId::root(job);
-    let task = if child == 0 { root } else { root.child(u64::from(child)) };
-    AttemptId { task, epoch: 1, number }
+    if child == 0 { root } else { root.child(u64::from(child)) }
+}
+
+fn attempt(job: JobId, child: u8, number: u32) -> AttemptId {
+    AttemptId { task: id_task(job, child), epoch: 1, number }
 }
 
 fn accepted(id: JobId, key: Option<u8>, from: Option<JobId>) -> Record {
@@ -49,13 +52,13 @@ fn ended(id: JobId, result: Result<Vec<Output>, Error>) -> Record {
 }
 
 fn error(n: u8) -> Error {
-    let code = if n % 2 == 0 { Code::Cancelled } else { Code::Trap };
+    let code = if n.is_multiple_of(2) { Code::Cancelled } else { Code::Trap };
     Error::new(Kind::Platform, code, format!("failure {n}"))
 }
 
 fn any_record() -> impl Strategy<Value = Record> {
     let ids = (0..4u8, 0..3u8, 0..3u8);
-    (0..14u8, ids, 0..4u8).prop_map(|(kind, (j, child, number), n)| {
+    (0..15u8, ids, 0..4u8).prop_map(|(kind, (j, child, number), n)| {
         let id = job(j);
         let attempt = attempt(id, child, u32::from(number));
         match kind {
@@ -77,6 +80,10 @@ fn any_record() -> impl Strategy<Value = Record> {
             9 => Record::CancelAsked { job: id },
             10 => Record::Retried { job: id, again: job(n) },
             11 => Record::Forgotten { job: id },
+            13 => {
+                let kept = PartitionId { task: id_task(id, child), output: u32::from(number) };
+                Record::Kept { job: id, partitions: vec![(kept, output(n))] }
+            }
             12 => Record::Resolved { job: id, function: format!("f:{child}"), version: digest(n) },
             _ => Record::Answered {
                 key: digest(n),
@@ -110,7 +117,7 @@ proptest! {
         let whole = fold(records.iter().cloned());
         let restored = fold(checkpoint.into_iter().chain(after.iter().cloned()));
         prop_assert_eq!(restored.jobs, whole.jobs);
-        prop_assert_eq!(restored.roots, whole.roots);
+        prop_assert_eq!(restored.makers, whole.makers);
         prop_assert_eq!(restored.letters, whole.letters);
         prop_assert_eq!(restored.answers, whole.answers);
         prop_assert_eq!(restored.answer_bytes, whole.answer_bytes);
@@ -149,7 +156,8 @@ proptest! {
 #[test]
 fn a_job_keeps_what_its_future_needs() {
     let (good, bad, gone) = (job(1), job(2), job(3));
-    let mut state = fold([accepted(good, Some(1), None), accepted(bad, Some(2), None), accepted(gone, None, None)]);
+    let mut state =
+        fold([accepted(good, Some(1), None), accepted(bad, Some(2), None), accepted(gone, None, None)]);
     let partition = PartitionId { task: TaskId::root(good), output: PartitionId::FIRST_PUT };
     let attempt = attempt(good, 0, 1);
     state.fold(Record::Made { job: good, attempt, output: partition.output, value: output(1) });
@@ -173,7 +181,7 @@ fn a_job_keeps_what_its_future_needs() {
     state.fold(Record::Retried { job: bad, again: job(5) });
     assert_eq!(state.job(bad).unwrap().retried_as, Some(job(4)));
     state.fold(Record::Forgotten { job: bad });
-    assert!(state.job_of_key(digest(2)).is_none() && state.job_of_root(TaskId::root(bad)).is_none());
+    assert!(state.job_of_key(digest(2)).is_none() && state.job_of_maker(TaskId::root(bad)).is_none());
     assert!(state.job_of_key(digest(1)).is_some());
 }
 
