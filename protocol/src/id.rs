@@ -23,7 +23,7 @@ pub struct JobId(pub Uuid);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(value_type = String))]
-pub struct TaskId(#[serde(with = "serde_bytes")] pub [u8; 16]);
+pub struct TaskId(#[serde(with = "digits")] pub [u8; 16]);
 
 impl TaskId {
     /// The root task of `job`.
@@ -281,17 +281,39 @@ impl FromStr for Digest {
 
 impl Serialize for Digest {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        if to.is_human_readable() { to.collect_str(self) } else { serde_bytes::serialize(&self.0, to) }
+        digits::serialize(&self.0, to)
     }
 }
 
 impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        if from.is_human_readable() {
-            String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+        digits::deserialize(from).map(Self)
+    }
+}
+
+/// Hexadecimal digits where people read it (JSON), bytes elsewhere.
+mod digits {
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub(super) fn serialize<S: Serializer, const N: usize>(
+        bytes: &[u8; N],
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        if to.is_human_readable() {
+            to.serialize_str(&super::hex(bytes))
         } else {
-            serde_bytes::deserialize(from).map(Self)
+            serde_bytes::serialize(bytes, to)
         }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>, const N: usize>(
+        from: D,
+    ) -> Result<[u8; N], D::Error> {
+        if !from.is_human_readable() {
+            return serde_bytes::deserialize(from);
+        }
+        let text = String::deserialize(from)?;
+        super::unhex(&text).ok_or_else(|| D::Error::custom(format!("expected {} hexadecimal digits", 2 * N)))
     }
 }
 
@@ -306,6 +328,8 @@ mod tests {
         let partition = PartitionId { task, output: 9 };
         assert_eq!(job.to_string().parse::<JobId>().unwrap(), job);
         assert_eq!(partition.to_string().parse::<PartitionId>().unwrap(), partition);
+        assert_eq!(serde_json::to_value(task).unwrap(), task.to_string());
+        assert_eq!(serde_json::from_value::<TaskId>(task.to_string().into()).unwrap(), task);
         let (high, low) = task.halves();
         assert_eq!(TaskId::from_halves(high, low), task);
         assert_ne!(TaskId::root(job).child(3), TaskId::root(job).child(4));
