@@ -28,7 +28,7 @@ pub struct Args {
     /// What to start from
     #[arg(short, long, value_enum)]
     template: Template,
-    /// Use the SDK in this checkout of Fanfold instead of a copy in the project
+    /// Use the guest SDK of this checkout of Fanfold instead of a copy in the project
     #[arg(long, value_name = "DIR")]
     sdk: Option<PathBuf>,
 }
@@ -88,17 +88,17 @@ fn create(dir: &Path, name: &FunctionName, template: Template, sdk: Option<&Path
         Some(path) => path.to_string_lossy().into_owned(),
         None => format!("{VENDORED}/guest"),
     };
+    let mut uses_sdk = false;
     for (path, text) in embedded::TEMPLATES {
         let Some(path) = path.strip_prefix(template.folder()) else { continue };
         let path = path.strip_suffix(".template").unwrap_or(path);
+        uses_sdk |= text.contains("{{sdk}}");
         write(&dir.join(path), &render(text, name, &sdk_path))?;
     }
-    if sdk.is_none() {
-        for (path, text) in embedded::SDK {
-            write(&dir.join(VENDORED).join(path), text)?;
-        }
+    if sdk.is_some() || !uses_sdk {
+        return Ok(());
     }
-    Ok(())
+    embedded::SDK.iter().try_for_each(|(path, text)| write(&dir.join(VENDORED).join(path), text))
 }
 
 fn render(text: &str, name: &FunctionName, sdk: &str) -> String {

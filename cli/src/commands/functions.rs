@@ -141,7 +141,9 @@ fn kind(version: &VersionView) -> String {
 
 /// `rollback`.
 pub async fn roll_back(client: &Client, args: &Name, out: Output) -> Result<(), Failure> {
-    let function = client.roll_back(&args.name).await?;
+    let rolled = client.roll_back(&args.name).await;
+    let function = rolled
+        .map_err(|e| Failure::from(e).fix(format!("`fanfold describe {}` lists its versions", args.name)))?;
     out.print(&function, |function| match latest(function) {
         Some(version) => format!("{} is back at version {}", function.name, version.version.short()),
         None => format!("{} has no version", function.name),
