@@ -222,22 +222,25 @@ macro_rules! amount {
     };
 }
 
-amount!(duration, "a time such as \"500ms\", \"30s\", \"5m\" or \"6h\"", &[
-    ("ms", 1),
-    ("s", 1000),
-    ("m", 60_000),
-    ("h", 3_600_000)
-]);
-amount!(size, "a size such as \"64KiB\", \"128MiB\" or \"1GiB\"", &[
-    ("", 1),
-    ("B", 1),
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-    ("KB", 1000),
-    ("MB", 1_000_000),
-    ("GB", 1_000_000_000)
-]);
+amount!(
+    duration,
+    "a time such as \"500ms\", \"30s\", \"5m\" or \"6h\"",
+    &[("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)]
+);
+amount!(
+    size,
+    "a size such as \"64KiB\", \"128MiB\" or \"1GiB\"",
+    &[
+        ("", 1),
+        ("B", 1),
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("KB", 1000),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000)
+    ]
+);
 
 mod size_option {
     use super::*;
@@ -267,7 +270,10 @@ mod tests {
     #[test]
     fn manifests_are_checked() {
         check("name = \"a\"", Ok(()));
-        check("name = \"a\"\ntimeout = \"5m\"\n[resources]\nmemory = \"1GiB\"\nmemory_max = \"2GiB\"", Ok(()));
+        check(
+            "name = \"a\"\ntimeout = \"5m\"\n[resources]\nmemory = \"1GiB\"\nmemory_max = \"2GiB\"",
+            Ok(()),
+        );
         check("name = \"../a\"", Err("is not a name"));
         check("name = \"a\"\ntimeout = true", Err("30s"));
         check("name = \"a\"\ntimeoot = \"5s\"", Err("unknown field `timeoot`"));

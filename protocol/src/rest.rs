@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Code, Digest, Error, FunctionName, JobId, Kind, TaskId, function::ComponentKind, message::Usage};
+use crate::{
+    Code, Digest, Error, FunctionName, JobId, Kind, TaskId, function::ComponentKind, message::Usage,
+};
 
 /// An `application/problem+json` body (RFC 9457).
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
