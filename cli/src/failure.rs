@@ -132,17 +132,12 @@ impl From<Error> for Failure {
                 what,
                 "check FANFOLD_URL: something else may be listening there, or another version",
             ),
-            Error::Refused { problem, retry_after, invocation } => {
+            Error::Refused { problem, retry_after, .. } => {
                 let told = fanfold_protocol::Error::new(problem.kind, problem.code, problem.detail.clone());
                 let failure = Self::platform(&told.retryable(problem.retryable));
-                match (retry_after, invocation) {
-                    (Some(after), _) => failure.fix(format!("try again in {} s", after.as_secs().max(1))),
-                    (None, Some(id)) if hints::is_guests_fault(problem.kind) => {
-                        let fix =
-                            format!("{}; `fanfold logs {id}` shows what it wrote", hints::fix(problem.code));
-                        failure.fix(fix)
-                    }
-                    _ => failure,
+                match retry_after {
+                    Some(after) => failure.fix(format!("try again in {} s", after.as_secs().max(1))),
+                    None => failure,
                 }
             }
             Error::Failed { id, error } => {
@@ -150,7 +145,7 @@ impl From<Error> for Failure {
                 Self::platform(error).fix(fix)
             }
             Error::File { path, source } => Self::file(path, source),
-            _ => Self::usage(what, "see `fanfold help`"),
+            _ => Self::usage(what, "correct it; `fanfold help COMMAND` shows how"),
         }
     }
 }

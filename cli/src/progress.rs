@@ -49,7 +49,7 @@ pub fn describe(view: &JobView) -> String {
         parts.push(format!("{} read", units::bytes(progress.bytes_read)));
     }
     if progress.retries > 0 {
-        parts.push(format!("{} retries", progress.retries));
+        parts.push(units::count(progress.retries, "retry"));
     }
     if !view.waiting_for.is_empty() && progress.running == 0 {
         parts.push(format!("waits for {}", view.waiting_for));

@@ -47,6 +47,16 @@ pub fn ago(at_ms: u64) -> String {
     }
 }
 
+/// `1 task`, `2 tasks`.
+pub fn count(n: u64, thing: &str) -> String {
+    let plural = match (n, thing.strip_suffix('y')) {
+        (1, _) => thing.to_owned(),
+        (_, Some(stem)) => format!("{stem}ies"),
+        (_, None) => format!("{thing}s"),
+    };
+    format!("{n} {plural}")
+}
+
 /// The Unix time in milliseconds.
 pub fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -118,6 +128,14 @@ mod tests {
         for (us, text) in cases {
             assert_eq!(duration_us(us), text);
         }
+    }
+
+    #[test]
+    fn counts_have_their_plural() {
+        assert_eq!(
+            [count(1, "task"), count(0, "task"), count(2, "retry")],
+            ["1 task", "0 tasks", "2 retries"]
+        );
     }
 
     #[test]

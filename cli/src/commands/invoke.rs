@@ -129,7 +129,9 @@ fn judge(head: &Head) -> Result<(), Failure> {
         return Ok(());
     }
     let fix = match head.invocation {
-        Some(id) => format!("that is the function's own answer; `fanfold logs {id}` shows what it wrote"),
+        Some(id) => {
+            format!("that is the function's own answer; `fanfold logs {id}` shows what it logged, if it did")
+        }
         None => "that is the function's own answer".to_owned(),
     };
     Err(Failure::guest(format!("the function answered {}", head.status), fix))

@@ -66,7 +66,12 @@ pub fn summary(job: &JobView) -> String {
         0 => String::new(),
         bytes => format!(", {}", units::rate(bytes, time)),
     };
-    format!("{} after {}: {} tasks{what}{rate}", state(job.state), units::duration(time), job.progress.tasks)
+    format!(
+        "{} after {}: {}{what}{rate}",
+        state(job.state),
+        units::duration(time),
+        units::count(job.progress.tasks, "task")
+    )
 }
 
 /// `job show`.
@@ -213,7 +218,11 @@ pub fn stages_table(graph: &GraphView) -> String {
     }
     let edges: u64 = stages.iter().map(|stage| stage.edges).sum();
     let more = if graph.truncated { " (the first 10,000)" } else { "" };
-    format!("{table}\n{} tasks{more}, {edges} references between them\n", graph.tasks.len())
+    format!(
+        "{table}\n{}{more}, {} between them\n",
+        units::count(graph.tasks.len() as u64, "task"),
+        units::count(edges, "reference")
+    )
 }
 
 #[cfg(test)]

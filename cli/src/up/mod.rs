@@ -4,7 +4,11 @@ mod machine;
 mod platform;
 mod signals;
 
-use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf};
+use std::{
+    net::{SocketAddr, TcpListener},
+    num::NonZeroU32,
+    path::PathBuf,
+};
 
 use serde_json::json;
 
@@ -50,6 +54,7 @@ pub fn run(args: &Args, out: Output) -> Result<(), Failure> {
     let settings = settings(args)?;
     start_log(&args.log)?;
     machine::raise_open_files();
+    check_place(args)?;
     let platform = platform::Platform::start(&settings)?;
     tell_ready(args, &platform, out)?;
     platform.run_until_stopped()
@@ -87,6 +92,19 @@ fn settings(args: &Args) -> Result<Settings, Failure> {
         memory: memory - cache_memory,
         cache_memory,
         allow_private_egress: args.allow_private_egress,
+    })
+}
+
+/// Finds out what only the person who typed the command can mend, before anything is started.
+fn check_place(args: &Args) -> Result<(), Failure> {
+    std::fs::create_dir_all(&args.dir)
+        .map_err(|e| Failure::file(&args.dir, &e).fix("choose another --dir"))?;
+    TcpListener::bind(args.listen).map(drop).map_err(|error| {
+        let what = format!("cannot serve on {}: {}", args.listen, error.kind());
+        Failure::new(
+            what,
+            "a platform may be running there; choose another --listen address, or port 0 for a free one",
+        )
     })
 }
 
