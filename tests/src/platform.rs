@@ -218,12 +218,16 @@ impl Platform {
         self.send("PUT", &format!("/v1/functions/{name}"), &[("content-type", &kind)], body).await
     }
 
-    /// Deploys one of our functions under its own manifest, with lines added.
-    pub async fn deploy(&self, name: &str, more: &str) -> Answer {
+    /// Deploys one of our functions under its own manifest.
+    pub async fn deploy(&self, name: &str) -> Answer {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../functions").join(name);
-        let manifest = std::fs::read_to_string(folder.join("fanfold.toml")).expect("a manifest");
+        self.deploy_as(name, &std::fs::read_to_string(folder.join("fanfold.toml")).expect("a manifest")).await
+    }
+
+    /// Deploys one of our functions under another manifest.
+    pub async fn deploy_as(&self, name: &str, manifest: &str) -> Answer {
         let bytes = std::fs::read(component(name)).expect("a component");
-        self.deploy_bytes(name, &format!("{manifest}\n{more}"), &bytes).await.expect(201)
+        self.deploy_bytes(name, manifest, &bytes).await.expect(201)
     }
 
     /// Invokes asynchronously; returns the id.

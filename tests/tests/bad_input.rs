@@ -41,7 +41,9 @@ async fn components_that_are_none_are_refused() {
     let unknown = wat::parse_str(
         r#"(component
             (import "acme:rocket/engine@1.2.3" (instance (export "ignite" (func)) (export "thrust" (func))))
-            (import "acme:fuel/tank@0.1.0" (instance (export "level" (func)))))"#,
+            (import "acme:fuel/tank@0.1.0" (instance (export "level" (func))))
+            (instance $run)
+            (export "wasi:cli/run@0.2.0" (instance $run)))"#,
     )
     .expect("WAT");
     let nothing = wat::parse_str("(component)").expect("WAT");
@@ -59,7 +61,10 @@ async fn components_that_are_none_are_refused() {
         answer.expect_problem(status, "invalid", code, part);
     }
     let all = platform.deploy_bytes("bad", &manifest("bad"), &unknown).await.json();
-    assert!(all["detail"].as_str().is_some_and(|d| d.contains("acme:fuel/tank@0.1.0")), "all are named: {all}");
+    assert!(
+        all["detail"].as_str().is_some_and(|d| d.contains("acme:fuel/tank@0.1.0")),
+        "all are named: {all}"
+    );
     let large = vec![0; 60 << 20];
     let answer = platform.deploy_bytes("bad", &manifest("bad"), &large).await;
     answer.expect_problem(413, "invalid", "component-too-large", "50");
@@ -88,9 +93,14 @@ async fn manifests_and_names_are_checked() {
         assert_eq!(answer.headers["content-type"], "application/problem+json", "{path}");
     }
     platform.post("/function/nobody", "").await.expect_problem(404, "not-found", "function", "nobody");
-    platform.deploy("echo", "").await;
+    platform.deploy("echo").await;
     platform.post("/function/echo:canary", "").await.expect_problem(404, "not-found", "version", "canary");
-    platform.post("/function/echo:0123456789ab", "").await.expect_problem(404, "not-found", "version", "0123456789ab");
+    platform.post("/function/echo:0123456789ab", "").await.expect_problem(
+        404,
+        "not-found",
+        "version",
+        "0123456789ab",
+    );
     platform.get("/v1/invocations/nonsense").await.expect_problem(400, "invalid", "name", "nonsense");
     let missing = "/v1/invocations/01234567-89ab-7def-8123-456789abcdef";
     platform.get(missing).await.expect_problem(404, "not-found", "invocation", "01234567");
@@ -101,7 +111,7 @@ async fn manifests_and_names_are_checked() {
 async fn bodies_over_the_cap_are_refused() {
     let setting = setting();
     let platform = &setting.platform;
-    platform.deploy("echo", "").await;
+    platform.deploy("echo").await;
     let large = vec![0; 9 << 20];
     platform.post("/function/echo", large.clone()).await.expect_problem(413, "invalid", "body-too-large", "");
     platform.post("/async-function/echo", large).await.expect_problem(413, "invalid", "body-too-large", "");
@@ -117,7 +127,7 @@ async fn bodies_over_the_cap_are_refused() {
 async fn slow_clients_do_not_keep_others_out() {
     let setting = setting();
     let platform = &setting.platform;
-    platform.deploy("echo", "").await;
+    platform.deploy("echo").await;
     let address = platform.url().trim_start_matches("http://").to_owned();
     let mut slow: Vec<TcpStream> = (0..200)
         .map(|_| {
@@ -141,7 +151,7 @@ async fn deploying_and_deleting_while_invoking() {
     let setting = setting();
     let platform = &setting.platform;
     let echo = std::fs::read(component("echo")).expect("a component");
-    platform.deploy("echo", "").await;
+    platform.deploy("echo").await;
     let calls = async {
         for n in 0..300 {
             platform.post("/function/echo", format!("{n}")).await.expect(200);
@@ -156,8 +166,9 @@ async fn deploying_and_deleting_while_invoking() {
     futures::join!(calls, deploys);
 
     // Accepted before the function was removed: finished after it.
-    platform.deploy("noop", "").await;
-    let ids = join_all((0..20).map(|_| platform.invoke_async("noop", r#"{"tasks": 200, "lone": false}"#))).await;
+    platform.deploy("noop").await;
+    let ids =
+        join_all((0..20).map(|_| platform.invoke_async("noop", r#"{"tasks": 200, "lone": false}"#))).await;
     platform.send("DELETE", "/v1/functions/noop", &[], "").await.expect(204);
     platform.post("/async-function/noop", "").await.expect(404);
     for id in ids {
@@ -171,10 +182,11 @@ async fn deploying_and_deleting_while_invoking() {
 async fn a_client_that_disconnects_cancels_its_call() {
     let setting = setting();
     let platform = &setting.platform;
-    platform.deploy("misbehave", "[concurrency]\nmax = 1\nqueue = 0\n").await;
+    platform.deploy_as("misbehave", "name = \"misbehave\"\n[concurrency]\nmax = 1\nqueue = 0\n").await;
     let address = platform.url().trim_start_matches("http://").to_owned();
     let body = r#"{"do": "loop"}"#;
-    let head = format!("POST /function/misbehave HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head =
+        format!("POST /function/misbehave HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
     {
         let mut stream = TcpStream::connect(&address).expect("connectable");
         stream.write_all(format!("{head}{body}").as_bytes()).expect("writable");

@@ -36,7 +36,7 @@ fn flip(dir: &Path, part: &str) -> usize {
 async fn damaged_compiled_code_is_made_again() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let platform = Platform::start(dir.path());
-    platform.deploy("echo", "").await;
+    platform.deploy("echo").await;
     assert!(platform.terminate().success());
     assert!(flip(dir.path(), "compiled") > 0, "no compiled code in {:?}", files(dir.path()));
     let mut platform = Platform::start(dir.path());
@@ -49,7 +49,7 @@ async fn damaged_compiled_code_is_made_again() {
 async fn a_damaged_journal_is_refused_by_name() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let platform = Platform::start(dir.path());
-    platform.deploy("echo", "").await;
+    platform.deploy("echo").await;
     platform.ended(&platform.invoke_async("echo", "x").await).await;
     platform.kill();
     assert!(flip(dir.path(), ".seg") > 0, "no segments in {:?}", files(dir.path()));
@@ -67,12 +67,12 @@ async fn a_damaged_journal_is_refused_by_name() {
 async fn a_damaged_result_is_never_served() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let platform = Platform::start(dir.path());
-    platform.deploy("echo", "").await;
+    platform.deploy("echo").await;
     let body = vec![b'r'; 2 << 20];
     let id = platform.invoke_async("echo", body.clone()).await;
     platform.ended(&id).await;
     assert!(platform.terminate().success());
-    assert!(flip(dir.path(), "partitions") > 0, "no partitions in {:?}", files(dir.path()));
+    assert!(flip(dir.path(), "/part/") > 0, "no partitions in {:?}", files(dir.path()));
     let platform = Platform::start(dir.path());
     // Found either before the first byte (a problem) or while streaming (the connection breaks): not as a whole body.
     match platform.try_send("GET", &format!("/v1/invocations/{id}/output"), &[], "").await {
@@ -90,7 +90,8 @@ impl SmallDisk {
     fn new(megabytes: usize) -> Option<Self> {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let size = format!("size={megabytes}m");
-        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(dir.path()).status();
+        let mount =
+            Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(dir.path()).status();
         mount.is_ok_and(|status| status.success()).then_some(Self(dir))
     }
 }
@@ -108,7 +109,7 @@ async fn a_full_disk_refuses_and_recovers() {
         return;
     };
     let mut platform = Platform::start(&disk.0.path().join("platform"));
-    platform.deploy("echo", "").await;
+    platform.deploy("echo").await;
     let kept = platform.invoke_async("echo", "kept").await;
     platform.ended(&kept).await;
     let ballast = disk.0.path().join("ballast");
@@ -116,7 +117,8 @@ async fn a_full_disk_refuses_and_recovers() {
     let mut size = 12 << 20;
     while size > 0 {
         use std::io::Write;
-        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(&ballast).expect("openable");
+        let mut file =
+            std::fs::OpenOptions::new().create(true).append(true).open(&ballast).expect("openable");
         if file.write_all(&vec![0; size]).is_err() {
             size /= 2;
         }

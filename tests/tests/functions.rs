@@ -8,9 +8,9 @@ use serde_json::json;
 async fn every_kind_of_function_answers() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let platform = Platform::start(dir.path());
-    platform.deploy("hello-http", "").await;
-    platform.deploy("echo", "").await;
-    platform.deploy("greet", "").await;
+    platform.deploy("hello-http").await;
+    platform.deploy("echo").await;
+    platform.deploy("greet").await;
 
     let hello = platform.get("/function/hello-http/any/path?x=1").await.expect(200);
     assert!(hello.text().contains("hello"), "{}", hello.text());
@@ -75,7 +75,7 @@ async fn versions_aliases_and_rollback() {
 async fn asynchronous_invocations_and_idempotency() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let platform = Platform::start(dir.path());
-    platform.deploy("echo", "").await;
+    platform.deploy("echo").await;
     let key = [("idempotency-key", "k1")];
     let first = platform.send("POST", "/async-function/echo", &key, "one").await.expect(202);
     let location = first.headers["location"].to_str().expect("ASCII").to_owned();
@@ -109,7 +109,7 @@ async fn asynchronous_invocations_and_idempotency() {
 async fn a_job_counts_words_and_shows_how() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let platform = Platform::start(dir.path());
-    platform.deploy("wordcount", "").await;
+    platform.deploy("wordcount").await;
     let mut wanted: std::collections::BTreeMap<String, u64> = Default::default();
     for n in 0..40 {
         let words: Vec<String> = (0..2000).map(|i| format!("w{}", i * (n + 1) % 97)).collect();
@@ -137,7 +137,10 @@ async fn a_job_counts_words_and_shows_how() {
         assert_eq!((row["word"].as_str(), row["count"].as_u64()), (Some(word.as_str()), Some(*count)));
     }
     let graph = platform.get(&format!("/v1/jobs/{id}/graph")).await.expect(200).json();
-    assert_eq!(graph["tasks"].as_array().map(Vec::len), view["progress"]["tasks"].as_u64().map(|n| n as usize));
+    assert_eq!(
+        graph["tasks"].as_array().map(Vec::len),
+        view["progress"]["tasks"].as_u64().map(|n| n as usize)
+    );
     let cost = platform.get(&format!("/v1/jobs/{id}/cost")).await.expect(200).json();
     assert!(cost.is_object(), "{cost}");
     let jobs = platform.get("/v1/jobs").await.expect(200).json();
@@ -148,7 +151,7 @@ async fn a_job_counts_words_and_shows_how() {
 async fn pictures_become_thumbnails() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let platform = Platform::start(dir.path());
-    platform.deploy("thumbnail", "").await;
+    platform.deploy("thumbnail").await;
     let small = platform.post("/function/thumbnail", png(640, 480)).await.expect(200);
     assert!(small.body.len() > 60 && small.body.len() < 200_000, "{} bytes", small.body.len());
     let refused = platform.post("/function/thumbnail", "not a picture").await;

@@ -34,7 +34,8 @@ async fn submit(platform: &Platform, again: &Mutex<Vec<usize>>, acks: &Acknowled
     loop {
         let Some(n) = again.lock().expect("unpoisoned").pop() else { return };
         let key = format!("survival-{n}");
-        let answer = platform.try_send("POST", "/async-function/echo", &[("idempotency-key", &key)], input(n)).await;
+        let answer =
+            platform.try_send("POST", "/async-function/echo", &[("idempotency-key", &key)], input(n)).await;
         match answer {
             Ok(answer) if answer.status == 202 => {
                 let id = answer.json()["id"].as_str().expect("an id").to_owned();
@@ -56,7 +57,12 @@ async fn submit(platform: &Platform, again: &Mutex<Vec<usize>>, acks: &Acknowled
 }
 
 /// Whatever had ended when it was looked at last must still have the same end.
-async fn look(platform: &Platform, acks: &Acknowledged, ends: &mut HashMap<String, (String, u64)>, some: &[usize]) {
+async fn look(
+    platform: &Platform,
+    acks: &Acknowledged,
+    ends: &mut HashMap<String, (String, u64)>,
+    some: &[usize],
+) {
     for n in some {
         let Some(id) = acks.lock().expect("unpoisoned").get(n).cloned() else { continue };
         let view = platform.get(&format!("/v1/invocations/{id}")).await.expect(200).json();
@@ -94,7 +100,7 @@ async fn fifty_kills_during_five_thousand_invocations_lose_nothing() {
     let mut ends = HashMap::new();
     {
         let platform = Platform::start(dir.path());
-        platform.deploy("echo", "").await;
+        platform.deploy("echo").await;
         platform.kill();
     }
     for _ in 0..KILLS {
