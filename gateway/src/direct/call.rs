@@ -120,10 +120,16 @@ fn lane(callable: &Callable, request: &Request<Incoming>, prefix_bytes: usize) -
     let key = if post { idempotency::key(method, path, headers)? } else { None };
     Ok(match key {
         _ if info.submits && !http => Lane::Scheduled(key),
-        Some(key) if info.kind == ComponentKind::Task => Lane::Scheduled(Some(key)),
+        Some(_) if info.kind == ComponentKind::Task => Lane::Scheduled(key),
+        // The direct lane runs the main entry only.
+        None if info.kind == ComponentKind::Task && names_entry(request.uri()) => Lane::Scheduled(None),
         Some(key) => Lane::Keyed(key),
         None => Lane::Direct,
     })
+}
+
+fn names_entry(uri: &Uri) -> bool {
+    uri.query().is_some_and(|query| query.split('&').any(|pair| pair.starts_with("entry=")))
 }
 
 /// Programs, task functions and asynchronous invocations have a body and no paths.

@@ -2,9 +2,12 @@
 
 use std::{sync::Arc, time::Instant};
 
+use axum::extract::Query;
 use bytes::Bytes;
-use fanfold_protocol::{Digest, Error, JobId, direct::Timing, limit, rest::AcceptedView};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header, request::Parts};
+use fanfold_protocol::{
+    Digest, Error, JobId, direct::Timing, function::ComponentKind, limit, rest::AcceptedView,
+};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header, request::Parts};
 use hyper::body::Incoming;
 
 use super::{
@@ -29,7 +32,7 @@ pub(super) async fn call(
 ) -> Result<Response<Outbound>, Error> {
     let since = Instant::now();
     let (parts, input) = read(&found.flight, request).await?;
-    let new = new_job(&found.callable, &parts.headers, input, key);
+    let new = new_job(&found.callable, &parts, input, key)?;
     let answer = found.flight.owner.run(new, key.is_some()).await?;
     let (bytes, body) = answer.body().await?;
 
@@ -59,7 +62,7 @@ pub(super) async fn accept(
 ) -> Result<Response<Outbound>, Error> {
     let key = idempotency::key(request.method(), request.uri().path(), request.headers())?;
     let (parts, input) = read(&flight, request).await?;
-    let new = new_job(&callable, &parts.headers, input, key);
+    let new = new_job(&callable, &parts, input, key)?;
     let job = flight.owner.accept(new).await?;
     Ok(accepted(job, "/v1/invocations/", Some(&callable)))
 }
@@ -72,19 +75,41 @@ async fn read(flight: &InFlight, request: Request<Incoming>) -> Result<(Parts, B
     Ok((parts, input))
 }
 
-/// A job of an invocation: the function's main entry on the request's body.
-pub(crate) fn new_job(callable: &Callable, headers: &HeaderMap, input: Bytes, key: Option<Digest>) -> NewJob {
-    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+/// A job of an invocation.
+fn new_job(callable: &Callable, parts: &Parts, input: Bytes, key: Option<Digest>) -> Result<NewJob, Error> {
+    let entry = entry(callable, &parts.uri)?;
+    let text =
+        |name: HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let content_type = text(header::CONTENT_TYPE).unwrap_or_default();
-    let request = |key| (key, Digest::of_parts(&[content_type.as_bytes(), &input]));
-    NewJob {
+    let request = |key| (key, Digest::of_parts(&[entry.as_bytes(), content_type.as_bytes(), &input]));
+    Ok(NewJob {
         function: Arc::clone(&callable.version),
-        entry: String::new(),
         idempotency: key.map(request),
         traceparent: text(TRACEPARENT),
+        entry,
         input,
         content_type,
+    })
+}
+
+/// What a job's caller may say in the query.
+#[derive(serde::Deserialize)]
+struct Choice {
+    #[serde(default)]
+    entry: String,
+}
+
+/// Which entry a caller chose with `?entry=`; empty: the main one.
+pub(super) fn entry(callable: &Callable, uri: &Uri) -> Result<String, Error> {
+    let Some(query) = uri.query() else { return Ok(String::new()) };
+    if callable.version.info.kind != ComponentKind::Task {
+        let why =
+            "only a synchronous call passes a query on to a program or an HTTP function: send it in the body";
+        return Err(Error::invalid(why));
     }
+    let Query(Choice { entry }) = Query::try_from_uri(uri)
+        .map_err(|e| Error::invalid(format!("the query `{}` cannot be read: {e}", query.escape_debug())))?;
+    Ok(entry)
 }
 
 /// `202` with the id and where to ask for it.

@@ -14,6 +14,7 @@ use fanfold_protocol::rest::{AcceptedView, Problem};
     params(
         ("name" = String, Path, description = "`name`, `name:alias` or `name:version`"),
         ("arg" = Option<Vec<String>>, Query, description = "Arguments of a program"),
+        ("entry" = Option<String>, Query, description = "Which entry of a task function"),
         ("Idempotency-Key" = Option<String>, Header, description = "Repetitions get the first answer, for 24 h"),
         ("Prefer" = Option<String>, Header, description = "`respond-async`"),
     ),
