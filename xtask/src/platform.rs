@@ -48,6 +48,8 @@ impl Platform {
             .args(args)
             .env("FANFOLD_URL", &self.url)
             .env_remove("FANFOLD_TOKEN")
+            // `invoke` would read a pipe that somebody left open on ours.
+            .stdin(Stdio::null())
             .current_dir(shell::root());
         command
     }
