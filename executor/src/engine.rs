@@ -35,6 +35,10 @@ const MEMORY_RESIDENT: usize = 1 << 20;
 const TABLE_RESIDENT: usize = 64 << 10;
 /// Pool slots kept warm for components that are not running: bounds what idle functions keep resident.
 const WARM_SLOTS_MAX: u32 = 256;
+/// Elements of one table: interpreters compiled to WebAssembly have tens of thousands of functions in theirs.
+const TABLE_ELEMENTS_MAX: usize = 1 << 16;
+/// Host memory of one instance's bookkeeping: about 32 bytes per function that can be referred to.
+const INSTANCE_BYTES_MAX: usize = 4 << 20;
 /// Stack of wasm frames, and of the fiber it runs on together with host calls.
 const WASM_STACK: usize = 1 << 20;
 const FIBER_STACK: usize = 2 << 20;
@@ -110,6 +114,9 @@ fn pooled(fraction: u32) -> wasmtime::Result<wasmtime::Engine> {
         .max_memories_per_component(16)
         .max_tables_per_component(64)
         .max_tables_per_module(8)
+        .table_elements(TABLE_ELEMENTS_MAX)
+        .max_core_instance_size(INSTANCE_BYTES_MAX)
+        .max_component_instance_size(INSTANCE_BYTES_MAX)
         .max_memories_per_module(4)
         .max_memory_size(1 << 32)
         .max_unused_warm_slots(WARM_SLOTS_MAX)

@@ -14,7 +14,7 @@ use wasmtime_wasi_http::{
 };
 
 use super::{
-    Begun, Direct,
+    Direct,
     body::{self, malformed},
     call::{self, Call, Reached},
     output_too_large, too_large,
@@ -35,7 +35,8 @@ pub(crate) async fn serve(
 ) -> Result<Reply, Error> {
     let body_max = function.manifest.body_max;
     check(&request, body_max)?;
-    let Begun { loaded, permit, timing } = direct.begin(&function).await?;
+    let (loaded, timing) = direct.load(&function).await?;
+    let permit = direct.room(&function).await?;
     let logs = LogSink::default();
     let call = Call::<Head>::begin();
     let timeout_ms = function.manifest.timeout;

@@ -12,7 +12,10 @@ mod pipe;
 mod program;
 mod room;
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use fanfold_protocol::{
@@ -22,6 +25,7 @@ use fanfold_protocol::{
     limit,
 };
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -57,28 +61,20 @@ impl Direct {
         self.streaming.wait().await;
     }
 
-    /// What every call begins with: memory, and a component to instantiate.
-    async fn begin(&self, function: &FunctionVersion) -> Result<Begun, Error> {
-        let permit = self.room.take(function.manifest.resources.memory).await?;
-        let mut timing = Timing::default();
-        let loaded = match self.shared.loader.ready(function.component) {
-            Some(loaded) => loaded,
-            None => {
-                let begun = Instant::now();
-                let loaded = self.shared.loader.get(function.component).await?;
-                timing.cold = true;
-                timing.compile_us = micros(begun);
-                loaded
-            }
-        };
-        Ok(Begun { loaded, permit, timing })
+    /// The component to instantiate, and how long it took to have it.
+    async fn load(&self, function: &FunctionVersion) -> Result<(Arc<Loaded>, Timing), Error> {
+        if let Some(loaded) = self.shared.loader.ready(function.component) {
+            return Ok((loaded, Timing::default()));
+        }
+        let begun = Instant::now();
+        let loaded = self.shared.loader.get(function.component).await?;
+        Ok((loaded, Timing { cold: true, compile_us: micros(begun), ..Timing::default() }))
     }
-}
 
-struct Begun {
-    loaded: Arc<Loaded>,
-    permit: Permit,
-    timing: Timing,
+    /// Memory for an instance of `function`.
+    async fn room(&self, function: &FunctionVersion) -> Result<Permit, Error> {
+        self.room.take(function.manifest.resources.memory).await
+    }
 }
 
 /// See [`fanfold_protocol::direct::DirectLane::call`].
@@ -87,10 +83,10 @@ pub(crate) async fn call(
     function: Arc<FunctionVersion>,
     request: ::http::Request<Body>,
 ) -> Result<Reply, Error> {
-    let begun = direct.begin(&function).await?;
-    match &begun.loaded.program {
-        Program::Cli(_) => program::run(direct, function, begun, request).await,
-        Program::Task(_) => run_task(direct, function, begun, request).await,
+    let (loaded, timing) = direct.load(&function).await?;
+    match &loaded.program {
+        Program::Cli(_) => program::run(direct, function, loaded, timing, request).await,
+        Program::Task(_) => run_task(direct, function, loaded, timing, request).await,
         Program::Http(_) => Err(Error::invalid(format!(
             "`{}` is an HTTP function: send requests to /function/{0}/",
             function.name
@@ -102,27 +98,29 @@ pub(crate) async fn call(
 async fn run_task(
     direct: &Arc<Direct>,
     function: Arc<FunctionVersion>,
-    begun: Begun,
+    loaded: Arc<Loaded>,
+    mut timing: Timing,
     request: ::http::Request<Body>,
 ) -> Result<Reply, Error> {
-    let Begun { loaded, permit, mut timing } = begun;
-    let input = collect(request.into_body(), limit::INPUT_BYTES_MAX).await?;
+    let input = input(request.into_body(), function.manifest.timeout).await?;
+    // Only now: a client that is slow to send holds no room.
+    let _permit = direct.room(&function).await?;
     let logs = LogSink::default();
     let call = task::DirectCall { function, loaded, input, logs: logs.clone() };
-    let task::DirectOutput { output, instantiate_us, run_us } =
-        task::run_direct(&direct.shared, call).await?;
-    drop(permit);
-    timing.instantiate_us = instantiate_us;
-    timing.run_us = run_us;
-    Ok(reply(output, timing, logs.logs()))
+    let ran = task::run_direct(&direct.shared, call).await?;
+    timing.instantiate_us = ran.instantiate_us;
+    timing.run_us = ran.run_us;
+    Ok(reply(ran.output, timing, logs.logs()))
 }
 
-/// A whole body in memory; one that came in one piece is not copied.
-async fn collect(body: Body, max: u64) -> Result<Bytes, Error> {
-    let limited = Limited::new(body, usize::try_from(max).unwrap_or(usize::MAX));
-    let collected = limited.collect().await.map_err(|error| match error.downcast::<Error>() {
+/// A task's argument, in memory; one that came in one piece is not copied.
+async fn input(body: Body, timeout_ms: u64) -> Result<Bytes, Error> {
+    const MAX: usize = limit::INPUT_BYTES_MAX as usize;
+    let collected = timeout(Duration::from_millis(timeout_ms), Limited::new(body, MAX).collect()).await;
+    let late = |_| Error::invalid(format!("the request's body did not arrive within {timeout_ms} ms"));
+    let collected = collected.map_err(late)?.map_err(|error| match error.downcast::<Error>() {
         Ok(error) => *error,
-        Err(error) if error.is::<LengthLimitError>() => too_large(max),
+        Err(error) if error.is::<LengthLimitError>() => too_large(limit::INPUT_BYTES_MAX),
         Err(error) => Error::invalid(format!("the request's body cannot be read: {error}")),
     })?;
     Ok(collected.to_bytes())

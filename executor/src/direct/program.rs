@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use fanfold_protocol::{
     Code, Error, Kind,
-    direct::{Body, Reply},
+    direct::{Body, Reply, Timing},
     function::FunctionVersion,
 };
 use http::Request;
@@ -21,7 +21,7 @@ use http_body_util::BodyExt;
 use wasmtime_wasi::I32Exit;
 
 use super::{
-    Begun, Direct, body,
+    Direct, body,
     call::{self, Call, Reached, Streaming},
     pipe::{Stdin, Stdout},
     reply,
@@ -38,11 +38,12 @@ const ARGUMENTS_MAX: usize = 1024;
 pub(super) async fn run(
     direct: &Arc<Direct>,
     function: Arc<FunctionVersion>,
-    begun: Begun,
+    loaded: Arc<Loaded>,
+    timing: Timing,
     request: Request<Body>,
 ) -> Result<Reply, Error> {
-    let Begun { loaded, permit, timing } = begun;
     let args = arguments(function.name.as_str(), request.uri().query().unwrap_or_default())?;
+    let permit = direct.room(&function).await?;
     let logs = LogSink::default();
     let call = Call::<()>::begin();
     let timeout_ms = function.manifest.timeout;

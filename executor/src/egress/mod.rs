@@ -8,11 +8,13 @@ mod address;
 mod origin;
 mod send;
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
-use fanfold_protocol::function::FunctionVersion;
+use fanfold_protocol::{function::FunctionVersion, limit};
 use http::{HeaderName, uri::Scheme};
-use wasmtime_wasi_http::{DEFAULT_FORBIDDEN_HEADERS, RequestOptions, WasiBody, WasiHttpHooks};
+use wasmtime_wasi_http::{
+    DEFAULT_FORBIDDEN_HEADERS, RequestOptions, WasiBody, WasiHttpHooks, p2::bindings::http::types::ErrorCode,
+};
 
 use origin::Origin;
 
@@ -57,6 +59,20 @@ impl WasiHttpHooks for Hooks {
         *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS
     }
 
+    fn p2_outgoing_body_chunk_size(&mut self) -> usize {
+        // Up to three chunks wait per body, in memory that is not the guest's.
+        limit::INLINE_BYTES_MAX
+    }
+
+    // A guest's failed requests are its own business: the default implementations log each one.
+    fn p2_error_from_hyper(&mut self, _: &hyper::Error) -> ErrorCode {
+        ErrorCode::HttpProtocolError
+    }
+
+    fn p2_error_from_connect(&mut self, _: &io::Error) -> ErrorCode {
+        ErrorCode::ConnectionRefused
+    }
+
     fn send_request(
         &mut self,
         request: http::Request<WasiBody>,
@@ -73,3 +89,6 @@ impl WasiHttpHooks for Hooks {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

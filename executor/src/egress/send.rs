@@ -81,7 +81,11 @@ pub(super) async fn send(
         )
         .boxed_unsync()
     };
-    let done = Box::new(async move { connection.await.map_err(Error::from) });
+    // Whatever ends the connection, the body has told the guest.
+    let done = Box::new(async move {
+        let _ = connection.await;
+        Ok(())
+    });
     Ok((response.map(bound), done))
 }
 

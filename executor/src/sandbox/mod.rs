@@ -32,9 +32,10 @@ const RESOURCES_MAX: usize = 65_536;
 const RANDOM_BYTES_MAX: u64 = 64 << 10;
 /// Bytes of all fields of one HTTP head, in memory.
 const HTTP_FIELDS_BYTES_MAX: usize = 128 << 10;
-/// Bytes that one host call may make the host allocate for its arguments. A full `submit` of inline arguments and
-/// an object of `objects.put` are the largest.
-const HOST_CALL_FUEL: usize = 128 << 20;
+/// Bytes that one host call may make the host allocate for its arguments: a large write to a stream.
+const HOST_CALL_FUEL: usize = 4 << 20;
+/// The same for tasks, whose largest are an object that is written and an output that is returned whole.
+const TASK_CALL_FUEL: usize = 128 << 20;
 /// Epoch ticks between two yields of a computing guest.
 const YIELD_TICKS: u64 = 1;
 
@@ -112,12 +113,13 @@ pub fn open(engine: &Engine, spec: SandboxSpec<'_>) -> Store<Guest> {
     let mut http = WasiHttpCtx::new();
     http.set_field_size_limit(HTTP_FIELDS_BYTES_MAX);
     let egress = egress::Hooks::new(function.clone(), allow_private_egress);
+    let fuel = if task.is_some() { TASK_CALL_FUEL } else { HOST_CALL_FUEL };
     let guest = Guest { wasi: wasi.build(), http, table, limits: Limits::new(memory), logs, egress, task };
     let mut store = Store::new(engine.wasm(), guest);
     store.limiter(|guest| &mut guest.limits);
     store.set_epoch_deadline(YIELD_TICKS);
     store.epoch_deadline_async_yield_and_update(YIELD_TICKS);
-    store.set_hostcall_fuel(HOST_CALL_FUEL);
+    store.set_hostcall_fuel(fuel);
     store.set_max_component_handles(RESOURCES_MAX);
     store
 }

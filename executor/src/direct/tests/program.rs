@@ -1,16 +1,11 @@
-use fanfold_protocol::{Code, Error, Kind, direct::Reply, limit};
+use fanfold_protocol::{Code, Kind, limit};
 use http_body_util::BodyExt;
 
+use super::fails;
 use crate::{
     Config,
     testing::{Fixture, program, text},
 };
-
-fn fails(result: Result<Reply, Error>, kind: Kind, code: Code, part: &str) {
-    let error = result.map(|reply| reply.response.status()).unwrap_err();
-    assert_eq!((error.kind, error.code), (kind, code), "{error}");
-    assert!(error.message.contains(part), "{error}");
-}
 
 #[tokio::test]
 async fn a_program_reads_its_body_and_its_output_is_the_response() {
