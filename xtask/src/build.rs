@@ -13,22 +13,33 @@ pub const GUEST_TARGET: &str = "wasm32-wasip2";
 pub struct Built {
     /// The `fanfold` binary.
     pub binary: PathBuf,
+    /// The benchmarks' binary.
+    pub bench: PathBuf,
     /// The folder with the functions' components.
     pub components: PathBuf,
 }
 
-/// Builds everything that runs.
+/// Builds the product, the functions and the benchmarks.
 pub fn all() -> Result<Built> {
     functions()?;
-    run(&mut cargo(&["build", "--release", "--package", "fanfold-cli"]))?;
+    run(&mut cargo(&["build", "--release", "--package", "fanfold-cli", "--package", "fanfold-bench"]))?;
     Ok(built())
 }
 
-/// The places where [`all`] puts things.
-pub fn built() -> Built {
+/// Builds the product and every test, in one go: cargo chooses features for all that it builds together, so a separate build
+/// of the binary would compile most dependencies a second time.
+pub fn for_tests() -> Result<Built> {
+    functions()?;
+    run(&mut cargo(&["build", "--release", "--workspace", "--bins", "--tests"]))?;
+    Ok(built())
+}
+
+/// The places where builds put things.
+fn built() -> Built {
     let target = target_dir();
     Built {
         binary: target.join("release/fanfold"),
+        bench: target.join("release/fanfold-bench"),
         components: target.join("functions").join(GUEST_TARGET).join("release"),
     }
 }

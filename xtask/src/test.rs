@@ -9,7 +9,7 @@ use crate::{
 
 /// Runs every test, or those whose name contains the first argument.
 pub fn run(filter: &[String]) -> Result<()> {
-    let built = build::all()?;
+    let built = build::for_tests()?;
     let tests: &[&str] = if has("cargo", &["nextest", "--version"]) {
         &["nextest", "run", "--release", "--workspace"]
     } else {
