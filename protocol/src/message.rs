@@ -138,6 +138,9 @@ pub enum FromExecutor {
         call: Box<Call>,
     },
     /// The attempt waits until `count` of `on` are ready (made or failed). Its cpu slot is free meanwhile.
+    ///
+    /// A guest's `wait` for fewer than all or with a timeout must come here even if the executor knows enough of `on`
+    /// to be ready: what it was answered is recorded, and a replay has to be answered the same.
     Wait {
         /// The driver.
         attempt: AttemptId,

@@ -47,13 +47,14 @@ pub enum Record {
         /// What.
         value: Output,
     },
-    /// A `wait` for fewer than all, or one that timed out, was answered so; a replay gets the same answer.
+    /// A `wait` for fewer than all, or with a timeout, was answered so; a replay gets the same answer.
     Waited {
         /// The job.
         job: JobId,
         /// The driver.
         task: TaskId,
-        /// Number of the wait.
+        /// Counts from 0 over the task's waits for fewer than all or with a timeout. Other waits are not counted: an
+        /// attempt that cannot read a partition has one more of them than another attempt.
         wait: u64,
         /// The positions that were ready.
         ready: Vec<u32>,

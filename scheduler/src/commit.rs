@@ -3,7 +3,6 @@
 use fanfold_protocol::{
     AttemptId, Code, Error, ExecutorId, Kind,
     message::Usage,
-    record::{Committed, Record},
     value::{Output, Value},
 };
 
@@ -84,35 +83,6 @@ impl Scheduler {
         self.settle_outcome(ix, Outcome::Committed);
         for (n, output) in outputs.into_iter().enumerate() {
             self.place_output(Part { task: ix, output: n as u32 }, output);
-        }
-    }
-
-    fn log_commit(&mut self, ix: TaskIx, attempt: AttemptId, outputs: &[Output], usage: &Usage) {
-        let task = &self.tasks[ix];
-        if !self.jobs[task.job].recorded || task.flags.silent {
-            return;
-        }
-        let Some(spec) = &task.spec else { return };
-        let (fingerprint, parent) = (spec.fingerprint(), spec.parent);
-        self.tasks[ix].fingerprint = Some(Box::new(fingerprint));
-        let (outputs, usage) = (outputs.to_vec(), *usage);
-        self.log(ix, |job| {
-            Record::Committed(Box::new(Committed { job, attempt, parent, fingerprint, outputs, usage }))
-        });
-    }
-
-    /// The task is settled for the first and last time.
-    pub(crate) fn settle_outcome(&mut self, ix: TaskIx, outcome: Outcome) {
-        let task = &mut self.tasks[ix];
-        task.outcome = outcome;
-        let stage = task.stage;
-        if let Some(timer) = task.deadline.take() {
-            self.timers.cancel(timer);
-        }
-        let job = self.job_of(ix);
-        job.open -= 1;
-        if let Some(counts) = job.stage_mut(stage) {
-            counts.finished += 1;
         }
     }
 

@@ -71,7 +71,7 @@ pub struct Replay {
     pub failed: HashMap<TaskId, Error>,
     /// `put` and yielded outputs.
     pub made: HashMap<PartitionId, Output>,
-    /// Recorded answers to waits, by task and number of the wait.
+    /// Recorded answers to waits, by task and the number in the record.
     pub waited: HashMap<(TaskId, u64), Vec<u32>>,
     /// Failed attempts of the root so far.
     pub root_attempts_failed: u32,

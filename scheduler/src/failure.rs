@@ -41,6 +41,9 @@ impl Scheduler {
     }
 
     fn follow(&mut self, ix: TaskIx, error: Error, verdict: Verdict) {
+        if verdict != Verdict::Final {
+            self.expect_questions_again(ix);
+        }
         match verdict {
             Verdict::Final if self.tasks[ix].is_open() => self.fail(ix, error),
             Verdict::Final => self.remake_failed(ix, error),

@@ -28,9 +28,9 @@ impl Scheduler {
         if new {
             self.tasks[ix].outputs.push(Slot::default());
         }
-        let asked = self.tasks[ix].feed.as_ref().map_or(0, |feed| feed.asked);
+        let taken = self.tasks[ix].feed.as_ref().map_or(0, |feed| feed.taken);
         let parent = self.tasks[ix].parent;
-        if output >= asked && parent.is_some_and(|parent| !self.tasks[parent].is_settled()) {
+        if output >= taken && parent.is_some_and(|parent| !self.tasks[parent].is_settled()) {
             // Kept for the consumer until it has taken it. One it took and dropped is not kept again.
             self.hold(Part { task: ix, output });
         }
@@ -132,6 +132,9 @@ impl Scheduler {
             run.blocked = None;
         }
         if let Ok(Some(_)) = result {
+            if let Some(feed) = &mut self.tasks[generator].feed {
+                feed.taken = feed.taken.max(output + 1);
+            }
             self.adopt(ix, Part { task: generator, output });
         }
         let attempt = self.tasks[ix].attempt_id(self.epoch);
@@ -170,8 +173,19 @@ impl Scheduler {
         }
     }
 
+    /// A driver that runs again asks its generators from the start again.
+    pub(crate) fn expect_questions_again(&mut self, ix: TaskIx) {
+        let Some(driver) = self.tasks[ix].driver.take() else { return };
+        for &child in driver.children.iter().flatten() {
+            if let Some(feed) = &mut self.tasks[child].feed {
+                (feed.asked, feed.taken) = (0, 0);
+            }
+        }
+        self.tasks[ix].driver = Some(driver);
+    }
+
     fn may_yield_below(&self, generator: TaskIx) -> u32 {
-        let asked = self.tasks[generator].feed.as_ref().map_or(0, |feed| feed.asked);
+        let asked = self.tasks[generator].feed.as_ref().map_or(0, |feed| feed.asked.max(feed.needed));
         asked.saturating_add(limit::GENERATOR_AHEAD_MAX)
     }
 
@@ -181,7 +195,7 @@ impl Scheduler {
         self.send_to_run(generator, ToExecutor::MayYield { attempt, below });
     }
 
-    fn give_credit(&mut self, generator: TaskIx) {
+    pub(crate) fn give_credit(&mut self, generator: TaskIx) {
         let below = self.may_yield_below(generator);
         let Some(run) = self.tasks[generator].run_mut() else { return };
         if run.starved && run.yields >= below {
@@ -248,6 +262,7 @@ impl Scheduler {
                     self.free_output(&output);
                 }
             }
+            Content::Gone(gone) if gone.was.is_copy(&output) => {} // The same message again: that copy is gone.
             Content::Gone(_) if !wanted => self.free_output(&output),
             Content::Gone(_) | Content::Pending => {
                 self.place_output(part, output);

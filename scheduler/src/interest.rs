@@ -18,6 +18,14 @@ pub(crate) const ARGUMENT: u32 = u32::MAX;
 /// Waits for the job's end.
 pub(crate) const END: u32 = u32::MAX - 1;
 
+/// An output is an alias of something that nothing is known of: its task was cancelled in an earlier epoch.
+static FORGOTTEN: Error = Error {
+    kind: fanfold_protocol::Kind::Lost,
+    code: fanfold_protocol::Code::PartitionLost,
+    message: std::borrow::Cow::Borrowed("the partition is an alias of one that is not known any more"),
+    retryable: false,
+};
+
 /// `owner` waits for `part`.
 #[derive(Debug)]
 pub(crate) struct Node {
@@ -62,13 +70,14 @@ impl Scheduler {
             match value.as_ref() {
                 Value::Partition(id) => match self.part_seen(*id) {
                     Some(next) => part = next,
-                    None => return Resolved::Ready(part, output),
+                    None => return Resolved::Failed(&FORGOTTEN),
                 },
                 Value::Blocks { partition, .. } => {
-                    match self.part_seen(*partition).map(|p| self.resolve(p)) {
-                        Some(waiting @ (Resolved::Failed(_) | Resolved::Pending(_))) => return waiting,
-                        _ => return Resolved::Ready(part, output),
-                    }
+                    return match self.part_seen(*partition).map(|target| self.resolve(target)) {
+                        Some(Resolved::Ready(..)) => Resolved::Ready(part, output),
+                        Some(waiting) => waiting,
+                        None => Resolved::Failed(&FORGOTTEN),
+                    };
                 }
                 Value::Inline(_) | Value::Object(_) => return Resolved::Ready(part, output),
             }

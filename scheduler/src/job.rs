@@ -1,8 +1,8 @@
 //! What the scheduler knows of one job: its tree's root, its counts, its queues and what its log says.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use fanfold_protocol::{JobId, message::Usage, rest::Stage};
+use fanfold_protocol::{JobId, message::Usage, record::Committed, rest::Stage};
 
 use crate::{
     Replay,
@@ -51,6 +51,18 @@ pub(crate) struct Job {
     /// Whether the present standstill was reported.
     pub stall_told: bool,
     pub end: End,
+    /// Commits that are not in the log yet, by task; see [`crate::journal`].
+    pub withheld: BTreeMap<TaskIx, Withheld>,
+    /// Tasks whose end in the log others wait for, with those.
+    pub awaited_in_log: BTreeMap<TaskIx, Vec<TaskIx>>,
+}
+
+/// A commit that is not in the log yet.
+#[derive(Debug)]
+pub(crate) struct Withheld {
+    /// Tasks whose end has to be in the log first.
+    pub missing: u32,
+    pub record: Box<Committed>,
 }
 
 /// How a job that has its root's outputs waits for them to be safe.
@@ -118,6 +130,8 @@ impl Job {
             stall_timer: None,
             stall_told: false,
             end: End::default(),
+            withheld: BTreeMap::new(),
+            awaited_in_log: BTreeMap::new(),
         }
     }
 

@@ -32,6 +32,7 @@ mod generator;
 mod commit;
 mod retry;
 mod failure;
+mod journal;
 mod end;
 
 // What keeps it going, and what lets go of it.

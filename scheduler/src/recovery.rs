@@ -156,8 +156,13 @@ impl Scheduler {
         if !slot.is_gone() {
             return; // It was never made, and its task is on the way.
         }
+        if let Some(feed) = self.tasks[part.task].feed.as_mut().filter(|feed| feed.needed <= part.output) {
+            feed.needed = part.output + 1;
+            self.give_credit(part.task);
+        }
+        let task = &self.tasks[part.task];
         match (&task.outcome, &task.phase) {
-            (Outcome::Open, Phase::Running(run)) if run.has_made(part.output) => self.restart(part),
+            (_, Phase::Running(run)) if run.has_made(part.output) => self.restart(part),
             (Outcome::Committed, Phase::Idle) => self.remake(part.task),
             _ => {} // It is about to run anyway.
         }
@@ -181,6 +186,7 @@ impl Scheduler {
         }
         self.unwatch(ix);
         self.acquire_args(ix);
+        self.expect_questions_again(ix);
         self.enqueue(ix);
     }
 
@@ -234,7 +240,7 @@ impl Scheduler {
         self.agenda.push_back(Work::Retire(ix));
     }
 
-    /// An output that a running task made is lost before the task has finished: only a new attempt makes it again.
+    /// An output that a running attempt has made already is lost: only another attempt makes it again.
     fn restart(&mut self, part: Part) {
         let message = format!("partition {} was lost and is being made again", self.partition_id(part));
         let error = Error::new(Kind::Lost, Code::PartitionLost, message);

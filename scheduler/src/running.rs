@@ -36,6 +36,7 @@ impl Scheduler {
             starved: false,
             yields: 0,
             puts: 0,
+            choices: 0,
         }));
         let (stage, generator) = (task.stage, task.is_generator());
         let job = self.job_of(ix);
@@ -51,18 +52,6 @@ impl Scheduler {
         if generator {
             self.send_credit(ix);
         }
-        self.expect_questions_again(ix);
-    }
-
-    /// A replayed driver asks its generators from the start again.
-    fn expect_questions_again(&mut self, ix: TaskIx) {
-        let Some(driver) = self.tasks[ix].driver.take() else { return };
-        for &child in driver.children.iter().flatten() {
-            if let Some(feed) = &mut self.tasks[child].feed {
-                feed.asked = 0;
-            }
-        }
-        self.tasks[ix].driver = Some(driver);
     }
 
     fn assignment(&self, ix: TaskIx) -> Option<Assignment> {

@@ -3,10 +3,7 @@
 //! A removed index rests until [`Slab::recycle`], so that within one step of the scheduler an index never comes to
 //! mean something else while it is still noted somewhere.
 
-use std::{
-    marker::PhantomData,
-    ops::{Index, IndexMut},
-};
+use std::ops::{Index, IndexMut};
 
 /// A typed index of a slab.
 pub(crate) trait Key: Copy {
@@ -44,38 +41,46 @@ key! {
     ClassIx,
 }
 
+/// Items of one chunk. A full slab grows by a chunk: nothing is moved, and no room is kept for twice as many.
+const CHUNK: usize = 1024;
+
 #[derive(Debug)]
 pub(crate) struct Slab<K, T> {
-    items: Vec<Option<T>>,
+    /// All full but the last.
+    chunks: Vec<Vec<Option<T>>>,
     free: Vec<K>,
     resting: Vec<K>,
     len: usize,
-    of: PhantomData<K>,
 }
 
 impl<K, T> Default for Slab<K, T> {
     fn default() -> Self {
-        Self { items: Vec::new(), free: Vec::new(), resting: Vec::new(), len: 0, of: PhantomData }
+        Self { chunks: Vec::new(), free: Vec::new(), resting: Vec::new(), len: 0 }
     }
 }
 
 impl<K: Key, T> Slab<K, T> {
     pub fn insert(&mut self, item: T) -> K {
         self.len += 1;
-        match self.free.pop() {
-            Some(key) => {
-                self.items[key.get()] = Some(item);
-                key
-            }
+        if let Some(key) = self.free.pop() {
+            self.chunks[key.get() / CHUNK][key.get() % CHUNK] = Some(item);
+            return key;
+        }
+        let key = K::new(self.bound() as u32);
+        match self.chunks.last_mut().filter(|chunk| chunk.len() < CHUNK) {
+            Some(chunk) => chunk.push(Some(item)),
             None => {
-                self.items.push(Some(item));
-                K::new((self.items.len() - 1) as u32)
+                // The first chunk grows as needed; who fills it will need most of the next.
+                let mut chunk = Vec::with_capacity(if self.chunks.is_empty() { 0 } else { CHUNK });
+                chunk.push(Some(item));
+                self.chunks.push(chunk);
             }
         }
+        key
     }
 
     pub fn remove(&mut self, key: K) -> Option<T> {
-        let item = self.items.get_mut(key.get())?.take()?;
+        let item = self.chunks.get_mut(key.get() / CHUNK)?.get_mut(key.get() % CHUNK)?.take()?;
         self.len -= 1;
         self.resting.push(key);
         Some(item)
@@ -87,11 +92,11 @@ impl<K: Key, T> Slab<K, T> {
     }
 
     pub fn get(&self, key: K) -> Option<&T> {
-        self.items.get(key.get())?.as_ref()
+        self.chunks.get(key.get() / CHUNK)?.get(key.get() % CHUNK)?.as_ref()
     }
 
     pub fn get_mut(&mut self, key: K) -> Option<&mut T> {
-        self.items.get_mut(key.get())?.as_mut()
+        self.chunks.get_mut(key.get() / CHUNK)?.get_mut(key.get() % CHUNK)?.as_mut()
     }
 
     pub fn len(&self) -> usize {
@@ -100,17 +105,19 @@ impl<K: Key, T> Slab<K, T> {
 
     /// One more than the largest index ever used.
     pub fn bound(&self) -> usize {
-        self.items.len()
+        self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK + last.len())
     }
 
     /// All items, by index.
     pub fn iter(&self) -> impl Iterator<Item = (K, &T)> {
-        self.items.iter().enumerate().filter_map(|(n, item)| Some((K::new(n as u32), item.as_ref()?)))
+        let items = self.chunks.iter().flatten().enumerate();
+        items.filter_map(|(n, item)| Some((K::new(n as u32), item.as_ref()?)))
     }
 
     /// All items, by index, to change.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (K, &mut T)> {
-        self.items.iter_mut().enumerate().filter_map(|(n, item)| Some((K::new(n as u32), item.as_mut()?)))
+        let items = self.chunks.iter_mut().flatten().enumerate();
+        items.filter_map(|(n, item)| Some((K::new(n as u32), item.as_mut()?)))
     }
 }
 

@@ -131,6 +131,8 @@ pub(crate) struct Run {
     pub yields: u32,
     /// Outputs it has put.
     pub puts: u32,
+    /// Its waits so far for fewer than all or with a timeout.
+    pub choices: u64,
 }
 
 impl Run {
@@ -166,10 +168,11 @@ pub(crate) struct Wait {
     pub count: u32,
     /// Ready so far.
     pub ready: u32,
+    /// Its number among the attempt's waits for fewer than all or with a timeout, if it is one.
+    pub choice: Option<u64>,
     /// The answer an earlier attempt got.
     pub recorded: Option<Box<[u32]>>,
     pub timer: Option<TimerKey>,
-    pub timed: bool,
     pub timed_out: bool,
 }
 
@@ -199,7 +202,7 @@ pub(crate) struct Driver {
     pub children: Vec<Option<TaskIx>>,
     pub children_kept: u32,
     pub puts: Vec<Slot>,
-    /// Answers to waits that a replay has to get again.
+    /// Answers to waits that a replay has to get again, by `Wait::choice`.
     pub waited: BTreeMap<u64, Box<[u32]>>,
     /// Futures it holds other than those of its own calls and puts.
     pub adopted: BTreeSet<Part>,
@@ -207,8 +210,12 @@ pub(crate) struct Driver {
 
 #[derive(Debug, Default)]
 pub(crate) struct Feed {
-    /// Outputs that were asked for.
+    /// Outputs that were asked for by its driver's present attempt.
     pub asked: u32,
+    /// Outputs that it was given.
+    pub taken: u32,
+    /// Outputs that somebody has waited for after they were lost: they have to be yielded again, asked for or not.
+    pub needed: u32,
     /// Attempts blocked in `Next`.
     pub takers: Vec<TaskIx>,
 }
@@ -253,11 +260,17 @@ pub(crate) enum Was {
 }
 
 impl Was {
+    /// What `output`, whose last copy goes, was.
     pub fn of(output: Output) -> Self {
         match output {
-            Output::Stored(stored) => Self::Stored(stored),
+            Output::Stored(stored) => Self::Stored(Stored { at: None, durable: false, ..stored }),
             other => Self::Other(digest(&other)),
         }
+    }
+
+    /// Whether `output` is the very copy that is gone.
+    pub fn is_copy(&self, output: &Output) -> bool {
+        matches!((self, output), (Self::Stored(was), Output::Stored(now)) if was.key == now.key)
     }
 
     /// Whether `output` is the same output, made by whichever attempt.

@@ -50,21 +50,14 @@ impl Scheduler {
         let job = self.tasks[ix].job;
         let on: Vec<Option<Part>> = on.iter().map(|&id| self.part(job, id)).collect();
         on.iter().flatten().for_each(|&part| self.adopt(ix, part));
-        let recorded = self.recorded_answer(ix, number);
+        let choice = (timeout_ms.is_some() || (count as usize) < on.len()).then(|| self.next_choice(ix));
+        let recorded = choice.and_then(|choice| self.recorded_answer(ix, choice));
         let waits = recorded.is_none() && timeout_ms != Some(0);
         let timer = timeout_ms
             .filter(|_| waits)
             .map(|timeout_ms| self.timers.set(self.now_ms.saturating_add(timeout_ms), Timer::Wait(ix)));
-        let wait = Wait {
-            number,
-            on,
-            count,
-            ready: 0,
-            recorded,
-            timer,
-            timed: timeout_ms.is_some(),
-            timed_out: timeout_ms == Some(0),
-        };
+        let wait =
+            Wait { number, on, count, ready: 0, choice, recorded, timer, timed_out: timeout_ms == Some(0) };
         if let Some(run) = self.tasks[ix].run_mut() {
             run.blocked = Some(Blocked::Wait(Box::new(wait)));
         }
@@ -89,6 +82,14 @@ impl Scheduler {
             None => {}
         }
         true
+    }
+
+    /// The number of a wait among those whose answer is a matter of time. Other waits do not count: an attempt that
+    /// cannot read a partition waits for it once more, and another attempt does not.
+    fn next_choice(&mut self, ix: TaskIx) -> u64 {
+        let Some(run) = self.tasks[ix].run_mut() else { return 0 };
+        run.choices += 1;
+        run.choices - 1
     }
 
     fn recorded_answer(&mut self, ix: TaskIx, number: u64) -> Option<Box<[u32]>> {
@@ -157,8 +158,8 @@ impl Scheduler {
             }
         };
         let ready: Vec<(u32, Result<Output, Error>)> = wait.positions().filter_map(answer).collect();
-        if wait.recorded.is_none() && (wait.timed || (wait.count as usize) < wait.on.len()) {
-            self.record_answer(ix, wait.number, ready.iter().map(|(n, _)| *n).collect());
+        if let Some(choice) = wait.choice.filter(|_| wait.recorded.is_none()) {
+            self.record_answer(ix, choice, ready.iter().map(|(n, _)| *n).collect());
         }
         let attempt = self.tasks[ix].attempt_id(self.epoch);
         self.send_to_run(ix, ToExecutor::Woken { attempt, wait: wait.number, ready });

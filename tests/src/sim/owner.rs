@@ -85,7 +85,7 @@ impl Owner {
     pub fn die(&mut self, now_ms: u64) {
         self.scheduler = None;
         self.wake_at_ms = None;
-        self.journal.retain(|(durable_at_ms, _)| *durable_at_ms <= now_ms);
+        self.journal.retain(|(durable_at_ms, _)| *durable_at_ms < now_ms);
         self.committed.clear();
         for (_, record) in &self.journal {
             if let Record::Committed(committed) = record {

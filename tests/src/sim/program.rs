@@ -115,9 +115,15 @@ pub fn mix(n: u64) -> u64 {
     n ^ (n >> 31)
 }
 
-/// What reading an error counts for.
-pub fn error_value(code: Code) -> u64 {
-    mix(0xe000 + code as u64)
+/// What reading an error counts for. Which error is not said: of two arguments that failed, the task that needs both
+/// fails like the one that failed first.
+pub fn error_value(_: Code) -> u64 {
+    mix(0xe000)
+}
+
+/// Whether a program can fail with this by itself: nothing that the platform does to it.
+pub fn is_own_error(code: Code) -> bool {
+    matches!(code, Code::Trap | Code::ExitStatus | Code::Timeout | Code::OutOfMemory | Code::ErrorReturned)
 }
 
 /// What argument `n` counts for.

@@ -55,16 +55,20 @@ struct Run {
     started: BTreeSet<AttemptId>,
     runs: BTreeMap<TaskId, u32>,
     own_failures: BTreeMap<TaskId, u32>,
-    /// Attempts that were told to stop.
-    stopped: BTreeSet<AttemptId>,
     /// Tasks that have finished well in this epoch.
     finished: BTreeSet<TaskId>,
     /// What each wait asked for, and those that were answered short.
     waits: BTreeMap<(TaskId, u64), (u32, usize)>,
+    /// Waits of each attempt that are recorded.
+    choices: BTreeMap<AttemptId, BTreeMap<u64, u64>>,
     short: BTreeMap<(TaskId, u64), AttemptId>,
     /// Keys the present owner was told of.
     told: BTreeSet<StoredKey>,
     rotted: BTreeSet<StoredKey>,
+    /// Executors that the present owner has.
+    members: BTreeSet<ExecutorId>,
+    /// Tasks that have waited.
+    drivers: BTreeSet<TaskId>,
     /// Whether a task that had called others failed by itself and was replayed.
     replayed: bool,
 }
@@ -95,17 +99,22 @@ impl Run {
             started: BTreeSet::new(),
             runs: BTreeMap::new(),
             own_failures: BTreeMap::new(),
-            stopped: BTreeSet::new(),
             finished: BTreeSet::new(),
             waits: BTreeMap::new(),
+            choices: BTreeMap::new(),
             short: BTreeMap::new(),
             told: BTreeSet::new(),
             rotted: BTreeSet::new(),
+            members: BTreeSet::new(),
+            drivers: BTreeSet::new(),
             replayed: false,
         }
     }
 
     fn play(mut self) -> Report {
+        for (n, program) in self.world.programs.iter().enumerate() {
+            self.trace.fact(0, format_args!("program {n}: {program:?}"));
+        }
         self.owner.scheduler = Some(Scheduler::new(self.world.epoch));
         for cpu_millis in std::mem::take(&mut self.plan.executors) {
             self.join(cpu_millis);
@@ -184,6 +193,9 @@ impl Run {
     }
 
     fn to_executor(&mut self, executor: ExecutorId, message: ToExecutor) {
+        if let ToExecutor::Free(keys) = &message {
+            return self.world.free(executor, keys);
+        }
         if !self.world.nodes.contains_key(&executor) {
             return;
         }
@@ -204,7 +216,7 @@ impl Run {
                     machine.send_finished(Err(error), &mut self.world);
                 }
             }
-            ToExecutor::Free(keys) => self.world.free(executor, &keys),
+            ToExecutor::Free(_) => {}
             ToExecutor::Woken { attempt, .. }
             | ToExecutor::Next { attempt, .. }
             | ToExecutor::MayYield { attempt, .. } => self.resume(executor, attempt, Some(message)),
@@ -228,6 +240,11 @@ impl Run {
     // The owner.
 
     fn step(&mut self, event: Event) {
+        match &event {
+            Event::ExecutorJoined(offer) => drop(self.members.insert(offer.executor)),
+            Event::ExecutorLeft(executor) => drop(self.members.remove(executor)),
+            _ => {}
+        }
         let Some(mut scheduler) = self.owner.scheduler.take() else { return };
         let now_ms = self.world.now_ms;
         self.trace.event(now_ms, &event, &self.owner.names);
@@ -322,7 +339,7 @@ impl Run {
                 return;
             }
             self.world.note("a message came for a former owner");
-        } else {
+        } else if self.members.contains(&executor) {
             self.watch_received(&message);
         }
         match self.owner.resolve(&self.world.programs, &message) {
@@ -413,6 +430,7 @@ impl Run {
         self.owner.scheduler = Some(Scheduler::new(self.world.epoch));
         self.finished.clear();
         self.told.clear();
+        self.members.clear();
         let offers: Vec<Offer> = self.world.nodes.values().map(|node| node.offer.clone()).collect();
         offers.into_iter().for_each(|offer| self.step(Event::ExecutorJoined(offer)));
         for n in 0..self.owner.jobs.len() {
@@ -451,7 +469,7 @@ impl Run {
                 }
             }
             ToExecutor::Stop { attempt, error } => {
-                self.stopped.insert(*attempt);
+                self.world.stopped.insert(*attempt);
                 match error.code {
                     Code::PartitionLost => {
                         self.world.note("an attempt was started anew for what it had made")
@@ -463,7 +481,9 @@ impl Run {
                 }
             }
             ToExecutor::Woken { attempt, wait, ready } => {
-                if self.short.get(&(attempt.task, *wait)).is_some_and(|first| first != attempt) {
+                let choice = self.choices.get(attempt).and_then(|choices| choices.get(wait));
+                let first = choice.and_then(|choice| self.short.get(&(attempt.task, *choice)));
+                if first.is_some_and(|first| first != attempt) {
                     self.world.note("a short answer was given again to a replay");
                 }
                 for (_, result) in ready {
@@ -498,8 +518,14 @@ impl Run {
 
     fn watch_received(&mut self, message: &FromExecutor) {
         match message {
-            FromExecutor::Wait { attempt, wait, on, count, .. } => {
-                self.waits.insert((attempt.task, *wait), (*count, on.len()));
+            FromExecutor::Wait { attempt, wait, on, count, timeout_ms } => {
+                if timeout_ms.is_some() || (*count as usize) < on.len() {
+                    let choices = self.choices.entry(*attempt).or_default();
+                    let number = choices.len() as u64;
+                    let number = *choices.entry(*wait).or_insert(number);
+                    self.waits.insert((attempt.task, number), (*count, on.len()));
+                }
+                self.drivers.insert(attempt.task);
             }
             FromExecutor::Finished { attempt, result, .. } => self.watch_finished(*attempt, result),
             FromExecutor::Put { value, .. } | FromExecutor::Yield { value, .. } => {
@@ -512,18 +538,17 @@ impl Run {
     fn watch_finished(&mut self, attempt: AttemptId, result: &Result<Vec<Output>, Error>) {
         match result {
             Ok(outputs) => {
-                if self.stopped.contains(&attempt) {
+                if self.world.stopped.contains(&attempt) {
                     self.world.note("a late result was fenced");
                 } else {
                     self.finished.insert(attempt.task);
                 }
                 self.told.extend(outputs.iter().filter_map(key_of));
             }
-            Err(_) if self.stopped.contains(&attempt) => {}
+            Err(_) if self.world.stopped.contains(&attempt) => {}
             Err(_) => {
                 *self.own_failures.entry(attempt.task).or_default() += 1;
-                self.replayed |=
-                    self.waits.range((attempt.task, 0)..=(attempt.task, u64::MAX)).next().is_some();
+                self.replayed |= self.drivers.contains(&attempt.task);
             }
         }
     }
@@ -547,13 +572,12 @@ impl Run {
     }
 
     fn check_result(&mut self, n: usize, end: &JobEnd, expected: &Result<Vec<Future>, Code>) {
+        let fails = match expected {
+            Ok(futures) => futures.iter().any(|future| future.is_err()),
+            Err(_) => true,
+        };
         let wrong = match (&end.result, expected) {
-            (Err(error), Err(code)) => (error.code != *code).then(|| format!("{error:?}, not {code:?}")),
-            (Err(error), Ok(futures)) => {
-                let as_expected =
-                    futures.iter().any(|future| matches!(**future, Err(code) if code == error.code));
-                (!as_expected).then(|| format!("{error:?}"))
-            }
+            (Err(error), _) => (!fails || !program::is_own_error(error.code)).then(|| format!("{error:?}")),
             (Ok(_), Err(code)) => Some(format!("success, not {code:?}")),
             (Ok(outputs), Ok(futures)) => {
                 let pairs = outputs.iter().zip(futures);
@@ -618,7 +642,9 @@ impl Run {
         }
         let cached = self.world.nodes.values().flat_map(|node| node.cache.keys());
         let left = cached.chain(self.world.store.keys());
-        let mut garbage = left.filter(|key| self.told.contains(*key) && !kept.contains(*key));
+        let mut garbage = left.filter(|key| {
+            self.told.contains(*key) && !kept.contains(*key) && !self.world.unswept.contains(*key)
+        });
         if let Some(key) = garbage.next() {
             let what = format!("{key:?} was never freed");
             self.world.violations.push(what);

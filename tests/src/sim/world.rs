@@ -89,6 +89,10 @@ pub struct Machines {
     pub delay_ms: u64,
     pub duplicates: u32,
     pub failed_once: BTreeSet<TaskId>,
+    /// Keys whose executor died before it was told to drop them.
+    pub unswept: BTreeSet<StoredKey>,
+    /// Attempts that were told to stop.
+    pub stopped: BTreeSet<AttemptId>,
     queue: BinaryHeap<Reverse<(u64, u64, Ordered)>>,
     sequence: u64,
     /// When the last message of an attempt arrives, each way: messages of one attempt stay in order.
@@ -131,6 +135,8 @@ impl Machines {
             delay_ms: 0,
             duplicates: 0,
             failed_once: BTreeSet::new(),
+            stopped: BTreeSet::new(),
+            unswept: BTreeSet::new(),
             queue: BinaryHeap::new(),
             sequence: 0,
             channels: BTreeMap::new(),
@@ -221,7 +227,7 @@ impl Machines {
             return self.note("a replay wanted what it had been told of and was given up");
         }
         self.note("a copy could not be read");
-        if self.nothing_lost {
+        if self.nothing_lost && !self.stopped.contains(&attempt) {
             self.violation(format!("{attempt:?} could not read {:?}, which nothing had taken", stored.key));
         }
     }
@@ -245,7 +251,12 @@ impl Machines {
     }
 
     pub fn free(&mut self, executor: ExecutorId, keys: &[StoredKey]) {
-        let Some(node) = self.nodes.get_mut(&executor) else { return };
+        let Some(node) = self.nodes.get_mut(&executor) else {
+            // It died before it was told: what it had put into the object store stays there, until its job's prefix
+            // is swept.
+            self.unswept.extend(keys);
+            return;
+        };
         for key in keys {
             node.cache.remove(key);
             node.freed.insert(*key);
