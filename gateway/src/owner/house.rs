@@ -34,6 +34,9 @@ impl Loop {
         let room = REMOVALS_MAX.saturating_sub(self.housekeeping.removing);
         for job in self.retention.due(self.now_ms, room) {
             self.housekeeping.removing += 1;
+            let stored: Vec<_> =
+                self.state.job(job).map(|job| job.stored().cloned().collect()).unwrap_or_default();
+            self.free_copies(&stored);
             self.work.remove(job, true);
         }
     }
@@ -73,16 +76,22 @@ impl Loop {
         }
     }
 
-    /// Removes what an unrecorded job left: the executor that has a copy removes all of them, else the store's goes.
+    /// Removes the result of an unrecorded job.
     pub fn free_result(&mut self, stored: &[Stored]) {
-        let mut keys = Vec::new();
+        let keys = self.free_copies(stored);
+        self.free(keys);
+    }
+
+    /// Has executors remove the copies they are known to have, and the store's with them. The others' keys.
+    fn free_copies(&mut self, stored: &[Stored]) -> Vec<StoredKey> {
+        let mut others = Vec::new();
         for Stored { key, at, .. } in stored {
             match self.links.iter_mut().find(|link| Some(link.id()) == *at && link.connected) {
                 Some(link) => link.send(ToExecutor::Free(vec![*key])),
-                None => keys.push(*key),
+                None => others.push(*key),
             }
         }
-        self.free(keys);
+        others
     }
 
     /// Begins a checkpoint when a restart would have much to read. The state is copied while no write is under way, and

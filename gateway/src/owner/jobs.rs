@@ -142,6 +142,9 @@ impl Loop {
         if self.stopping.is_some() {
             return tell(reply, Err(draining()));
         }
+        if reply.is_closed() {
+            return; // Its caller left before its turn came.
+        }
         let Submission { function, accepted, .. } = submission;
         let job = accepted.job;
         let mut live = Live::new(function, &accepted, false);

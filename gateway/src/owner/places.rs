@@ -91,7 +91,12 @@ impl Places {
     pub fn leave(&mut self, function: &FunctionName, job: JobId) {
         let Some(queue) = self.functions.get_mut(function) else { return };
         let before = queue.waiting.len();
-        queue.waiting.retain(|waiting| *waiting != job);
+        // Jobs that grew too old leave in the order in which they came.
+        if queue.waiting.front() == Some(&job) {
+            queue.waiting.pop_front();
+        } else {
+            queue.waiting.retain(|waiting| *waiting != job);
+        }
         self.waiting -= before - queue.waiting.len();
     }
 

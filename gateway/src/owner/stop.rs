@@ -49,19 +49,18 @@ impl Loop {
         for link in &mut self.links {
             link.close();
         }
-        let live = std::mem::take(&mut self.live);
-        let accepting = std::mem::take(&mut self.accepting);
-        for waiter in live.into_values().flat_map(|live| live.waiters) {
-            tell(waiter, Err(draining()));
-        }
         if tokio::time::timeout(FLUSH, self.flush()).await.is_err() {
             tracing::warn!(
                 records = self.lane.len(),
                 "the journal could not be written in time; work will be done again"
             );
         }
-        // Whoever was not told by the flush is not known to be durable.
-        for waiter in accepting.into_values().flat_map(|accepting| accepting.waiters) {
+        for waiter in std::mem::take(&mut self.live).into_values().flat_map(|live| live.waiters) {
+            tell(waiter, Err(draining()));
+        }
+        for waiter in
+            std::mem::take(&mut self.accepting).into_values().flat_map(|accepting| accepting.waiters)
+        {
             waiter.refuse(draining());
         }
         self.work.join().await;

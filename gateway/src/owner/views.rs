@@ -76,12 +76,18 @@ impl Loop {
             accepted_at_ms: live.accepted_at_ms,
             ended_at_ms: None,
             attempts,
-            progress: scheduler.progress(id).unwrap_or(Progress { tasks: 1, ..Progress::default() }),
+            progress: scheduler.progress(id).unwrap_or_else(|| self.last_progress(id)),
             output_bytes: None,
             error: live.error.clone(),
             usage: scheduler.usage(id).copied().unwrap_or_default(),
             waiting_for,
         }
+    }
+
+    /// How far a job is that the scheduler does not have, or not any more.
+    fn last_progress(&self, id: JobId) -> Progress {
+        let past = self.history.get(id).map(|past| past.progress.clone());
+        past.unwrap_or(Progress { tasks: 1, ..Progress::default() })
     }
 
     fn waits_for_place(&self, live: &Live) -> String {

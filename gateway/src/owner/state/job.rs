@@ -13,7 +13,7 @@ use fanfold_protocol::{
     message::Usage,
     record::{Accepted, Committed, Input, Record},
     rest,
-    value::{Output, Payload},
+    value::{Output, Payload, Stored},
 };
 use fanfold_scheduler::Replay;
 
@@ -136,6 +136,15 @@ impl Job {
             return outputs.get(partition.output as usize);
         }
         self.kept.iter().find(|(kept, _)| *kept == partition).map(|(_, output)| output)
+    }
+
+    /// What the data plane has of its result.
+    pub fn stored(&self) -> impl Iterator<Item = &Stored> {
+        let outputs = self.end.as_deref().and_then(|end| end.result.as_ref().ok()).into_iter().flatten();
+        outputs.chain(self.kept.iter().map(|(_, output)| output)).filter_map(|output| match output {
+            Output::Stored(stored) => Some(stored),
+            Output::Inline(_) | Output::Alias(_) => None,
+        })
     }
 
     /// Where it stands, as far as the journal tells: a job without an end is `Queued`.

@@ -49,7 +49,7 @@ async fn a_full_disk_refuses_what_is_new_and_holds_what_runs() {
     }
     assert_eq!(
         bed.owner.list(None, 10, false).await.unwrap().items.len(),
-        2,
+        3,
         "what was refused is not there"
     );
 }
