@@ -28,7 +28,8 @@ const DIRECT: usize = 50_000;
 #[tokio::main]
 async fn main() {
     let fixture = Fixture::start(Config::default(), Store::in_memory(), common::guest()).await;
-    let (version, executor, function) = (fixture.function.version, fixture.executor.clone(), fixture.function);
+    let (version, executor, function) =
+        (fixture.function.version, fixture.executor.clone(), fixture.function);
     let mut owner = Owner::new(fixture.executor, fixture.events);
     for _ in 0..3 {
         fan(&mut owner, version).await;
@@ -86,5 +87,10 @@ async fn handed(owner: &mut Owner, version: Digest) {
 fn report(what: &str, times: &mut [Duration]) {
     times.sort_unstable();
     let at = |percent: usize| times[(times.len() * percent / 100).min(times.len() - 1)].as_secs_f64() * 1e6;
-    println!("{{\"what\":\"{what}\",\"times\":{},\"p50_us\":{:.1},\"p99_us\":{:.1}}}", times.len(), at(50), at(99));
+    println!(
+        "{{\"what\":\"{what}\",\"times\":{},\"p50_us\":{:.1},\"p99_us\":{:.1}}}",
+        times.len(),
+        at(50),
+        at(99)
+    );
 }

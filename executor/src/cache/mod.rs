@@ -193,7 +193,9 @@ impl Cache {
 
     async fn persist_one(self, key: StoredKey) -> Result<(), Error> {
         let Some(data) = self.tier().begin_upload(key) else { return Ok(()) };
+        let begun = Begun { cache: &self, key };
         let result = self.0.store.partitions().put(key, data.segments.chunks().to_vec(), &data.index).await;
+        std::mem::forget(begun);
         self.upload_ended(key, &result);
         result
     }
@@ -218,7 +220,11 @@ impl Cache {
     /// Notes the end of an upload; removes the object of a partition that was freed meanwhile.
     fn upload_ended(&self, key: StoredKey, result: &Result<(), Error>) -> bool {
         *lock(&self.0.failing) = result.as_ref().err().cloned();
-        let wanted = self.tier().uploaded(key, Instant::now(), result.is_ok());
+        self.settle(key, result.is_ok())
+    }
+
+    fn settle(&self, key: StoredKey, written: bool) -> bool {
+        let wanted = self.tier().uploaded(key, Instant::now(), written);
         if !wanted {
             lock(&self.0.garbage).push(key);
             self.0.work.notify_one();
@@ -229,6 +235,18 @@ impl Cache {
 
     fn tier(&self) -> MutexGuard<'_, Tier> {
         lock(&self.0.tier)
+    }
+}
+
+/// An upload in an attempt's name. The attempt may be stopped in the middle; then the upload has not ended well.
+struct Begun<'a> {
+    cache: &'a Cache,
+    key: StoredKey,
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.cache.settle(self.key, false);
     }
 }
 
@@ -244,3 +262,6 @@ fn lost(error: Error) -> Error {
         _ => error,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -163,6 +163,9 @@ impl TaskHost {
 
     async fn get(&mut self, future: &Resource<resource::Future>) -> Result<Payload, Error> {
         let id = self.futures.id(future.rep()).ok_or_else(stale)?;
+        if let Output::Inline(payload) = self.output_of(id).await? {
+            return Ok(payload);
+        }
         let reader = self.open_value(Value::Partition(id)).await?;
         let (bytes, refs) = (reader.size(), reader.refs().to_vec());
         if bytes > limit::HOST_CALL_BYTES_MAX as u64 {

@@ -302,7 +302,7 @@ mod tests {
         futures.name(id(1), Origin::Attempt);
         futures.learn(id(1), &naming(&[id(2)]));
         let handles = [1, 2].map(|n| futures.hold(id(n)).unwrap());
-        handles.map(|handle| futures.release(handle));
+        handles.into_iter().for_each(|handle| futures.release(handle));
         assert_eq!(futures.take_dropped(0), None);
         assert!(futures.may_name(id(1)) && futures.may_name(id(2)));
     }

@@ -1,0 +1,246 @@
+//! The scheduled lane as its owner sees it: messages in, messages out, over guests that are real components.
+
+mod common;
+
+use common::{Fixture, bytes, inline, owner::Owner, root};
+use fanfold_executor::Config;
+use fanfold_protocol::{
+    Code, Error, Kind, PartitionId,
+    call::Durability,
+    limit,
+    message::{Argument, Assignment, FromExecutor, ToExecutor},
+    value::{Output, Stored, Value},
+};
+use fanfold_store::Store;
+
+/// An owner over the guest, and a root task of it.
+async fn start(entry: &str, args: Vec<Value>) -> (Owner, Assignment) {
+    let fixture = Fixture::with_guest().await;
+    let assignment = root(fixture.function.version, entry, args);
+    (Owner::new(fixture.executor, fixture.events), assignment)
+}
+
+async fn run(entry: &str, args: Vec<Value>) -> Result<Vec<Output>, Error> {
+    let (mut owner, assignment) = start(entry, args).await;
+    owner.run(assignment).await.result
+}
+
+fn stored(output: &Output) -> &Stored {
+    match output {
+        Output::Stored(stored) => stored,
+        other => panic!("not stored: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_task_returns_what_it_was_given() {
+    let outputs = run("echo", vec![inline(b"hello")]).await.unwrap();
+    assert_eq!(bytes(&outputs[0]), b"hello");
+}
+
+#[tokio::test]
+async fn a_driver_submits_waits_gets_and_drops() {
+    let (mut owner, assignment) = start("fan", vec![inline(&[100, 0])]).await;
+    owner.heard = Some(Vec::new());
+    let end = owner.run(assignment.clone()).await;
+    assert_eq!(bytes(&end.result.unwrap()[0]), [100, 0]);
+    assert!(
+        end.usage.cpu_us > 0 && end.usage.run_us >= end.usage.cpu_us && end.usage.memory_peak >= 64 << 10
+    );
+    let heard = owner.heard.unwrap();
+    let of_root = |message: &&FromExecutor| match message {
+        FromExecutor::Submit { attempt, .. } | FromExecutor::Wait { attempt, .. } => {
+            *attempt == assignment.attempt
+        }
+        _ => false,
+    };
+    let said: Vec<_> = heard.iter().filter(of_root).collect();
+    assert_eq!(said.len(), 101, "100 calls, then one wait: their answers are kept for `get`");
+    let indices = said[..100].iter().map(|message| match message {
+        FromExecutor::Submit { index, .. } => *index,
+        other => panic!("{other:?}"),
+    });
+    assert!(indices.eq(0..100));
+    let dropped: usize = heard
+        .iter()
+        .map(|message| if let FromExecutor::Drop { futures, .. } = message { futures.len() } else { 0 })
+        .sum();
+    assert!((limit::DROPS_HELD_MAX..=100).contains(&dropped), "{dropped}");
+    let finished = heard.iter().filter(|message| matches!(message, FromExecutor::Finished { .. })).count();
+    assert_eq!(finished, 101);
+}
+
+#[tokio::test]
+async fn only_answers_that_could_differ_are_numbered_for_the_record() {
+    let (mut owner, assignment) = start("any", vec![inline(b"x")]).await;
+    owner.heard = Some(Vec::new());
+    let root = assignment.attempt;
+    assert!(!bytes(&owner.run(assignment).await.result.unwrap()[0]).is_empty());
+    let waits = owner.heard.unwrap().into_iter().filter_map(|message| match message {
+        FromExecutor::Wait { attempt, wait, count, .. } if attempt == root => Some((wait, count)),
+        _ => None,
+    });
+    assert_eq!(waits.collect::<Vec<_>>(), [(1 << 32, 1)]);
+}
+
+#[tokio::test]
+async fn partitions_pass_from_task_to_task() {
+    let fixture = Fixture::with_guest().await;
+    let version = fixture.function.version;
+    let mut owner = Owner::new(fixture.executor.clone(), fixture.events);
+    let written = owner.run(root(version, "write", vec![inline(&[3])])).await;
+    let output = written.result.unwrap().remove(0);
+    let partition = stored(&output);
+    assert_eq!((partition.meta.bytes, partition.meta.blocks, partition.durable), (3 << 20, 3, false));
+    assert_eq!(written.usage.bytes_written, 3 << 20);
+    let argument =
+        Argument { value: Value::Partition(partition.key.partition), output: Some(output.clone()) };
+    let mut reader = root(version, "read", vec![]);
+    reader.args = vec![argument];
+    let read = owner.run(reader.clone()).await;
+    let mut expected = (3_u64 << 20).to_le_bytes().to_vec();
+    expected.extend([0, 1, 2]);
+    assert_eq!(bytes(&read.result.unwrap()[0]), expected);
+    assert_eq!(read.usage.bytes_read, 3 << 20);
+    let mut returns = root(version, "echo", vec![]);
+    returns.args = reader.args;
+    let returned = owner.run(returns).await.result.unwrap();
+    assert_eq!(returned, [Output::Alias(Box::new(Value::Partition(partition.key.partition)))]);
+}
+
+#[tokio::test]
+async fn a_lost_copy_is_made_again_behind_the_guests_back() {
+    let mut fixture = Fixture::with_guest().await;
+    let version = fixture.function.version;
+    fixture
+        .executor
+        .send(ToExecutor::Run(Box::new(root(version, "write", vec![inline(&[2])]))))
+        .await
+        .unwrap();
+    let output = finished(fixture.events.recv().await).unwrap().remove(0);
+    // The reader is told of a copy that nobody has; of the good one only when it asks.
+    let mut gone = stored(&output).clone();
+    gone.key.attempt += 1;
+    let id = gone.key.partition;
+    let mut reader = root(version, "read", vec![]);
+    reader.args = vec![Argument { value: Value::Partition(id), output: Some(Output::Stored(gone.clone())) }];
+    let attempt = reader.attempt;
+    fixture.executor.send(ToExecutor::Run(Box::new(reader))).await.unwrap();
+    assert_eq!(fixture.events.recv().await, Some(FromExecutor::Lost { attempt, key: gone.key }));
+    let Some(FromExecutor::Wait { wait, on, .. }) = fixture.events.recv().await else { panic!("no wait") };
+    assert_eq!(on, [id]);
+    let woken = ToExecutor::Woken { attempt, wait, ready: vec![(0, Ok(output))] };
+    fixture.executor.send(woken).await.unwrap();
+    let outputs = finished(fixture.events.recv().await).unwrap();
+    assert_eq!(bytes(&outputs[0])[8..], [0, 1]);
+}
+
+fn finished(message: Option<FromExecutor>) -> Result<Vec<Output>, Error> {
+    match message {
+        Some(FromExecutor::Finished { result, .. }) => result,
+        other => panic!("not finished: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_put_partition_can_be_passed_on() {
+    let outputs = run("put", vec![inline(b"passed by reference")]).await.unwrap();
+    assert_eq!(bytes(&outputs[0]), b"passed by reference");
+}
+
+#[tokio::test]
+async fn eager_outputs_are_durable_before_they_are_announced() {
+    let fixture = Fixture::with_guest().await;
+    let mut owner = Owner::new(fixture.executor, fixture.events);
+    let mut assignment = root(fixture.function.version, "big", vec![]);
+    assignment.durability = Durability::Eager;
+    let outputs = owner.run(assignment).await.result.unwrap();
+    let stored = stored(&outputs[0]);
+    assert!(stored.durable && stored.meta.bytes == 100_000);
+    let index = fixture.store.partitions().index(stored.key).await.unwrap();
+    assert_eq!(index.meta(), stored.meta);
+}
+
+#[tokio::test]
+async fn a_guests_own_mistakes_are_its_own() {
+    for (entry, code, message) in [
+        ("trap", Code::Trap, "unreachable"),
+        ("nothing", Code::MalformedResponse, "returned 0 values where 1 were asked for"),
+        ("x", Code::ErrorReturned, "it is what it is"),
+        ("stranger", Code::ErrorReturned, "is not held by this task"),
+        ("2", Code::ErrorReturned, "output 0 is being written already"),
+        ("generate", Code::ErrorReturned, "only a generator yields"),
+    ] {
+        let error = run(entry, vec![inline(&[1])]).await.unwrap_err();
+        assert_eq!((error.kind, error.code), (Kind::Guest, code), "{entry}: {error}");
+        assert!(error.message.contains(message), "{entry}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_computing_guest_is_stopped_and_timed_out() {
+    let mut fixture = Fixture::with_guest().await;
+    let mut assignment = root(fixture.function.version, "loop", vec![]);
+    assignment.timeout_ms = 20;
+    fixture.executor.send(ToExecutor::Run(Box::new(assignment.clone()))).await.unwrap();
+    let error = finished(fixture.events.recv().await).unwrap_err();
+    assert_eq!((error.kind, error.code), (Kind::Limit, Code::Timeout));
+    assignment.attempt.number = 2;
+    assignment.timeout_ms = 60_000;
+    let attempt = assignment.attempt;
+    fixture.executor.send(ToExecutor::Run(Box::new(assignment))).await.unwrap();
+    let why = Error::new(Kind::Platform, Code::Cancelled, "somebody changed their mind");
+    fixture.executor.send(ToExecutor::Stop { attempt, error: why.clone() }).await.unwrap();
+    assert_eq!(finished(fixture.events.recv().await), Err(why));
+}
+
+#[tokio::test]
+async fn generators_are_held_back_until_somebody_takes() {
+    let mut fixture = Fixture::with_guest().await;
+    let mut assignment = root(fixture.function.version, "generate", vec![inline(&[20])]);
+    (assignment.generator, assignment.outputs) = (true, 0);
+    let attempt = assignment.attempt;
+    fixture.executor.send(ToExecutor::Run(Box::new(assignment))).await.unwrap();
+    for n in 0..limit::GENERATOR_AHEAD_MAX {
+        let message = fixture.events.recv().await;
+        assert!(matches!(message, Some(FromExecutor::Yield { output, .. }) if output == n), "{message:?}");
+    }
+    assert!(fixture.events.try_recv().is_err());
+    fixture.executor.send(ToExecutor::MayYield { attempt, below: 20 }).await.unwrap();
+    for n in limit::GENERATOR_AHEAD_MAX..20 {
+        let message = fixture.events.recv().await;
+        assert!(matches!(message, Some(FromExecutor::Yield { output, .. }) if output == n), "{message:?}");
+    }
+    assert_eq!(finished(fixture.events.recv().await), Ok(vec![]));
+}
+
+#[tokio::test]
+async fn what_an_attempt_stored_goes_with_it() {
+    let config = Config { cache_memory: 4 << 20, ..Config::default() };
+    let fixture = Fixture::start(config, Store::in_memory(), common::guest()).await;
+    let mut owner = Owner::new(fixture.executor.clone(), fixture.events);
+    // More than the cache holds, one after the other: each is freed before the next, and none is uploaded.
+    for _ in 0..5 {
+        let end = owner.run(root(fixture.function.version, "write", vec![inline(&[3])])).await;
+        let key = stored(&end.result.unwrap()[0]).key;
+        fixture.executor.send(ToExecutor::Free(vec![key])).await.unwrap();
+    }
+    let kept = owner.run(root(fixture.function.version, "write", vec![inline(&[3])])).await;
+    // Another one does not fit beside it: the first is written to the store to make room.
+    let next = owner.run(root(fixture.function.version, "write", vec![inline(&[3])])).await;
+    let keys = [kept, next].map(|end| stored(&end.result.unwrap()[0]).key);
+    assert!(fixture.store.partitions().index(keys[0]).await.is_ok());
+    let id = PartitionId { task: keys[0].partition.task, output: 0 };
+    assert_eq!(id, keys[0].partition);
+}
+
+#[tokio::test]
+async fn stopping_ends_what_runs_and_says_so() {
+    let mut fixture = Fixture::with_guest().await;
+    let assignment = root(fixture.function.version, "loop", vec![]);
+    fixture.executor.send(ToExecutor::Run(Box::new(assignment.clone()))).await.unwrap();
+    fixture.executor.clone().stop().await;
+    assert_eq!(finished(fixture.events.recv().await).unwrap_err().code, Code::Draining);
+    let late = fixture.executor.send(ToExecutor::Run(Box::new(assignment))).await;
+    assert_eq!(late.unwrap_err().code, Code::Draining);
+}
