@@ -1,7 +1,7 @@
 //! How fast the journal acknowledges: `cargo run --release -p fanfold-store --example append [DIR]`.
 //!
-//! Prints a JSON line per number of concurrent appenders: appends per second, latencies, and puts per append. Beside
-//! them stands the machine's own limit: one file of one segment's size written, fsynced and linked at a time.
+//! Prints JSON lines for each number of concurrent appenders: appends per second, latencies, puts per append, and how
+//! long it takes to read them all back. Beside them stands the machine's own limit: one file of one segment's size written, fsynced and linked at a time.
 
 use std::{
     path::Path,
@@ -37,7 +37,8 @@ async fn main() -> Result<(), Error> {
 }
 
 async fn measure(name: &str, store: &Store, appenders: usize) -> Result<(), Error> {
-    let (journal, _) = Journal::open(store, &format!("bench-{appenders}")).await?;
+    let shard = format!("bench-{appenders}");
+    let (journal, _) = Journal::open(store, &shard).await?;
     let (puts, started) = (store.requests().put, Instant::now());
     let append = |journal: Journal| async move {
         let mut latencies = Vec::new();
@@ -62,6 +63,15 @@ async fn measure(name: &str, store: &Store, appenders: usize) -> Result<(), Erro
         us(0.5),
         us(0.99),
         (store.requests().put - puts) as f64 / latencies.len() as f64,
+    );
+    let bytes = journal.bytes_since_checkpoint();
+    journal.close().await?;
+    let started = Instant::now();
+    let (journal, records) = Journal::open(store, &shard).await?;
+    let seconds = started.elapsed().as_secs_f64();
+    println!(
+        "{{\"bench\":\"replay\",\"store\":\"{name}\",\"records\":{},\"bytes\":{bytes},\"seconds\":{seconds:.3}}}",
+        records.len(),
     );
     journal.close().await
 }

@@ -21,8 +21,8 @@ pub(crate) fn io_error(doing: &str, path: impl std::fmt::Display, source: &io::E
             Kind::Platform,
             Code::DiskFull,
             format!(
-                "cannot {doing} `{path}`: the disk that holds the store is full; free some space, and it goes on \
-                 by itself"
+                "cannot {doing} `{path}`: the disk that holds the store is full; free some space and try again, \
+                 the platform needs no restart"
             ),
         ),
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => failed(Code::Storage)

@@ -8,7 +8,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use fanfold_protocol::{
     Code, Error, Kind, limit,
     rest::{ObjectView, Page},
@@ -30,6 +30,8 @@ pub type ObjectStream = futures::stream::BoxStream<'static, Result<Bytes, Error>
 /// Bytes of one part of an upload, and of an object that is written in one request. S3 wants at least 5 MiB; two are
 /// in memory at a time.
 const PART_BYTES: usize = 8 << 20;
+/// Pieces of a body shorter than this are copied together: the copy is cheaper than a write of its own.
+const TINY_BYTES: usize = 4 << 10;
 /// Objects in one page of a listing, whatever was asked for.
 pub const LIST_LIMIT_MAX: usize = 10_000;
 
@@ -142,27 +144,29 @@ impl Objects {
     }
 }
 
-/// Some of a body: whole pieces as they came, not copied.
+/// Some of a body: pieces as they came, not copied unless they are tiny.
+#[derive(Default)]
 struct Part {
     pieces: Vec<Bytes>,
+    /// Tiny pieces being joined: a client that sends a byte at a time must not cost a piece for each.
+    tiny: BytesMut,
+    bytes: usize,
     /// Whether the body ends with it.
     last: bool,
 }
 
 impl Part {
-    /// What follows the last part.
-    const END: Self = Self { pieces: Vec::new(), last: true };
-
     /// Takes at least [`PART_BYTES`] from a body, or what is left of it. `total` counts and caps the whole body.
     async fn gather(
         body: &mut (impl Stream<Item = Result<Bytes, Error>> + Unpin),
         total: &mut u64,
     ) -> Result<Self, Error> {
-        let (mut pieces, mut bytes) = (Vec::new(), 0);
-        while bytes < PART_BYTES {
-            let Some(piece) = body.next().await else { return Ok(Self { pieces, last: true }) };
-            let piece = piece?;
-            bytes += piece.len();
+        let mut part = Self::default();
+        while part.bytes < PART_BYTES {
+            let Some(piece) = body.next().await.transpose()? else {
+                part.last = true;
+                break;
+            };
             *total += piece.len() as u64;
             if *total > limit::OBJECT_BYTES_MAX {
                 let max = limit::OBJECT_BYTES_MAX >> 30;
@@ -170,9 +174,31 @@ impl Part {
                     format!("an object has at most {max} GiB; put larger data in as several objects");
                 return Err(Error::new(Kind::Invalid, Code::BodyTooLarge, message));
             }
-            pieces.push(piece);
+            part.push(piece);
         }
-        Ok(Self { pieces, last: false })
+        part.join();
+        Ok(part)
+    }
+
+    /// What follows the last part.
+    fn end() -> Self {
+        Self { last: true, ..Self::default() }
+    }
+
+    fn push(&mut self, piece: Bytes) {
+        self.bytes += piece.len();
+        if piece.len() < TINY_BYTES {
+            self.tiny.extend_from_slice(&piece);
+            return;
+        }
+        self.join();
+        self.pieces.push(piece);
+    }
+
+    fn join(&mut self) {
+        if !self.tiny.is_empty() {
+            self.pieces.push(self.tiny.split().freeze());
+        }
     }
 }
 
@@ -190,7 +216,7 @@ async fn send_parts(
     while !part.pieces.is_empty() {
         let sending = upload.put_part(part.pieces.into_iter().collect());
         let sending = async { sending.await.map_err(failed) };
-        let next = async { if part.last { Ok(Part::END) } else { Part::gather(body, total).await } };
+        let next = async { if part.last { Ok(Part::end()) } else { Part::gather(body, total).await } };
         ((), part) = futures::try_join!(sending, next)?;
     }
     Ok(upload.complete().await.map_err(failed)?.e_tag)

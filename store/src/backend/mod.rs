@@ -231,7 +231,10 @@ impl Backend {
             && let Some(meta) = listed.try_next().await.map_err(|e| storage("list", &objects, &e))?
         {
             let key = meta.location.as_ref().strip_prefix("objects/").unwrap_or_default();
-            if key.starts_with(prefix) && key > after {
+            if key <= after {
+                continue;
+            }
+            if key.starts_with(prefix) {
                 found.push((key.to_owned(), meta_of(&meta)));
             } else if key > prefix {
                 break;

@@ -56,8 +56,8 @@ impl Journal {
     /// `conflict` / `fenced` where somebody else took it over meanwhile; `lost` / `corrupt`, naming the file and what to
     /// do; `platform`.
     pub async fn open(store: &Store, shard: &str) -> Result<(Self, Vec<Record>), Error> {
-        let options = if store.dir().is_some() { Options::directory() } else { Options::default() };
-        Self::open_with(store, shard, options).await
+        // Both backends are of one process; a shared one will need the defaults.
+        Self::open_with(store, shard, Options::exclusive()).await
     }
 
     /// [`Journal::open`] with options of one's own.
@@ -167,6 +167,9 @@ impl Journal {
         records: Encoded,
         done: Option<oneshot::Sender<Result<(), Error>>>,
     ) -> Result<(), Error> {
+        if let Some(ended) = self.0.state.ended.get() {
+            return Err(ended.clone());
+        }
         if self.0.state.full.load(Relaxed) {
             return Err(Error::new(
                 Kind::Platform,

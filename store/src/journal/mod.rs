@@ -50,9 +50,9 @@ impl Default for Options {
 }
 
 impl Options {
-    /// For a directory: its lock keeps other processes out, so kept segments only help to survive a damaged checkpoint,
-    /// and at thousands of appends a second a day of them would fill the disk.
-    fn directory() -> Self {
+    /// For a store no other process can have: memory, or a directory, which is locked. Kept segments then only help to
+    /// survive a damaged checkpoint, and at thousands of appends a second a day of them would fill the disk.
+    fn exclusive() -> Self {
         Self { segment_kept_ms: 10 * limit::EPOCH_TRUSTED_MS, ..Self::default() }
     }
 }
