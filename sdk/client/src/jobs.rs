@@ -94,38 +94,38 @@ struct Watch {
 impl Watch {
     async fn next(&mut self) -> Result<JobView, Error> {
         loop {
-            let events = match &mut self.events {
-                Some(events) => events,
-                none => none.insert(connect(&self.invocation).await?),
-            };
-            let event = tokio::time::timeout(SILENCE_MAX, events.try_next()).await;
-            match event {
-                Ok(Ok(Some(view))) => {
+            let broken = match self.event().await {
+                Ok(Some(view)) => {
                     self.failures = 0;
                     return Ok(view);
                 }
-                Ok(Err(error)) if !error.is_retryable() => return Err(error),
-                // Broken, closed or silent: each connection starts with the present state, so nothing is missed.
-                broken => self.pause(broken).await?,
+                Err(error) if !error.is_retryable() => return Err(error),
+                Err(error) => Some(error),
+                Ok(None) => None,
+            };
+            // Each connection starts with the present state, so nothing is missed.
+            self.events = None;
+            self.failures += 1;
+            match (self.invocation.client().retries().pause(self.failures, None), broken) {
+                (Some(pause), _) => tokio::time::sleep(pause).await,
+                (None, Some(error)) => return Err(error),
+                (None, None) => return Err(self.silence()),
             }
         }
     }
 
-    async fn pause<T>(
-        &mut self,
-        broken: Result<Result<T, Error>, tokio::time::error::Elapsed>,
-    ) -> Result<(), Error> {
-        self.events = None;
-        self.failures += 1;
-        let pause = self.invocation.client().retries().pause(self.failures, None);
-        match (pause, broken) {
-            (Some(pause), _) => {
-                tokio::time::sleep(pause).await;
-                Ok(())
-            }
-            (None, Ok(Err(error))) => Err(error),
-            (None, _) => Err(Error::Timeout { url: self.invocation.job_url("events").to_string() }),
-        }
+    /// The next event; `None` where the server closed the connection.
+    async fn event(&mut self) -> Result<Option<JobView>, Error> {
+        let events = match &mut self.events {
+            Some(events) => events,
+            none => none.insert(connect(&self.invocation).await?),
+        };
+        let event = tokio::time::timeout(SILENCE_MAX, events.try_next()).await;
+        event.unwrap_or_else(|_| Err(self.silence()))
+    }
+
+    fn silence(&self) -> Error {
+        Error::Timeout { url: self.invocation.job_url("events").to_string() }
     }
 }
 
