@@ -9,7 +9,6 @@ use fanfold_protocol::{
     message::{Argument, Assignment, FromExecutor, ToExecutor, Usage},
     value::{Output, StoredKey, Value},
 };
-use futures::FutureExt as _;
 use tokio::sync::mpsc;
 
 /// An attempt's end.
@@ -21,21 +20,30 @@ pub struct End {
     pub logs: bytes::Bytes,
 }
 
+/// An open wait.
+struct Wait {
+    number: u64,
+    on: Vec<PartitionId>,
+    /// How many more have to be made.
+    missing: usize,
+}
+
 pub struct Owner {
     executor: Executor,
     events: mpsc::Receiver<FromExecutor>,
     made: HashMap<PartitionId, Result<Output, Error>>,
     running: HashMap<AttemptId, Assignment>,
-    /// Open waits: who, which number, for what, and for how many.
-    waits: Vec<(AttemptId, u64, Vec<PartitionId>, u32)>,
+    waits: HashMap<AttemptId, Wait>,
+    /// Who waits for a partition that is not made yet.
+    awaited: HashMap<PartitionId, Vec<AttemptId>>,
     /// Everything that was said, if it is kept.
     pub heard: Option<Vec<FromExecutor>>,
 }
 
 impl Owner {
     pub fn new(executor: Executor, events: mpsc::Receiver<FromExecutor>) -> Self {
-        let (made, running) = (HashMap::new(), HashMap::new());
-        Self { executor, events, made, running, waits: Vec::new(), heard: None }
+        let (made, running, waits, awaited) = Default::default();
+        Self { executor, events, made, running, waits, awaited, heard: None }
     }
 
     /// Runs a task and all that it calls to its end.
@@ -84,10 +92,7 @@ impl Owner {
                 };
                 self.assign(assignment).await;
             }
-            FromExecutor::Wait { attempt, wait, on, count, .. } => {
-                self.waits.push((attempt, wait, on, count));
-                self.answer().await;
-            }
+            FromExecutor::Wait { attempt, wait, on, count, .. } => self.wait(attempt, wait, on, count).await,
             FromExecutor::Put { attempt, output, value } | FromExecutor::Yield { attempt, output, value } => {
                 self.made.insert(PartitionId { task: attempt.task, output }, Ok(value));
             }
@@ -100,8 +105,7 @@ impl Owner {
             }
             FromExecutor::Finished { attempt, result, usage, logs } => {
                 self.running.remove(&attempt).unwrap();
-                self.commit(attempt, &result);
-                self.answer().await;
+                self.commit(attempt, &result).await;
                 return Some(End { attempt, result, usage, logs });
             }
             FromExecutor::Next { .. }
@@ -112,16 +116,21 @@ impl Owner {
         None
     }
 
-    fn commit(&mut self, attempt: AttemptId, result: &Result<Vec<Output>, Error>) {
-        let id = |output: usize| PartitionId { task: attempt.task, output: output as u32 };
-        match result {
-            Ok(outputs) => {
-                for (number, output) in outputs.iter().enumerate() {
-                    let output = self.resolved(output.clone());
-                    self.made.insert(id(number), Ok(output));
+    async fn commit(&mut self, attempt: AttemptId, result: &Result<Vec<Output>, Error>) {
+        let results = match result {
+            Ok(outputs) => outputs.iter().map(|output| Ok(self.resolved(output.clone()))).collect(),
+            Err(error) => vec![Err(error.clone())],
+        };
+        for (output, result) in results.into_iter().enumerate() {
+            let id = PartitionId { task: attempt.task, output: output as u32 };
+            self.made.insert(id, result);
+            for waiter in self.awaited.remove(&id).unwrap_or_default() {
+                let Some(wait) = self.waits.get_mut(&waiter) else { continue };
+                wait.missing = wait.missing.saturating_sub(1);
+                if wait.missing == 0 {
+                    self.answer(waiter).await;
                 }
             }
-            Err(error) => drop(self.made.insert(id(0), Err(error.clone()))),
         }
     }
 
@@ -136,20 +145,25 @@ impl Owner {
         }
     }
 
-    async fn answer(&mut self) {
-        let mut open = std::mem::take(&mut self.waits);
-        open.retain(|(attempt, wait, on, count)| {
-            let ready = |(n, id): (usize, &PartitionId)| Some((n as u32, self.made.get(id)?.clone()));
-            // Most waits are looked at long before they can be answered.
-            if on.iter().filter(|id| self.made.contains_key(id)).count() < *count as usize {
-                return true;
+    async fn wait(&mut self, attempt: AttemptId, number: u64, on: Vec<PartitionId>, count: u32) {
+        let mut missing = count as usize;
+        for id in &on {
+            if self.made.contains_key(id) {
+                missing = missing.saturating_sub(1);
+            } else {
+                self.awaited.entry(*id).or_default().push(attempt);
             }
-            let ready = on.iter().enumerate().filter_map(ready).collect();
-            let woken = ToExecutor::Woken { attempt: *attempt, wait: *wait, ready };
-            // An executor takes a message without waiting.
-            self.executor.send(woken).now_or_never().unwrap().unwrap();
-            false
-        });
-        self.waits = open;
+        }
+        self.waits.insert(attempt, Wait { number, on, missing });
+        if missing == 0 {
+            self.answer(attempt).await;
+        }
+    }
+
+    async fn answer(&mut self, attempt: AttemptId) {
+        let Some(Wait { number, on, .. }) = self.waits.remove(&attempt) else { return };
+        let ready = |(n, id): (usize, &PartitionId)| Some((n as u32, self.made.get(id)?.clone()));
+        let ready = on.iter().enumerate().filter_map(ready).collect();
+        self.executor.send(ToExecutor::Woken { attempt, wait: number, ready }).await.unwrap();
     }
 }
