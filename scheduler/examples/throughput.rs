@@ -130,7 +130,7 @@ impl Bench {
             }
         } else {
             ids.iter().for_each(|&id| self.submit(id));
-            self.wait(0, futures.clone());
+            self.wait(0, futures);
             self.finish_all();
         }
         assert!(std::mem::take(&mut self.woken), "the driver was not woken");

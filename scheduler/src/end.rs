@@ -3,14 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use fanfold_protocol::{Code, Error, Kind, PartitionId, record::Record, value::Output};
+use fanfold_protocol::{Error, PartitionId, record::Record, value::Output};
 
 use crate::{
     Command, JobEnd, Scheduler,
+    failure::cancelled,
     interest::{END, Resolved},
     job::Job,
     slab::{JobIx, TaskIx},
-    task::{Content, Outcome, Part, Phase},
+    task::{Content, Outcome, Part},
     timer::Timer,
 };
 
@@ -122,7 +123,10 @@ impl Scheduler {
         let Some(root) = self.jobs[ix].root else { return };
         let tasks = self.tasks_of(ix);
         for &task in &tasks {
-            self.quiet(task);
+            self.set_idle(task, cancelled("the job has ended"));
+            if let Some(timer) = self.tasks[task].deadline.take() {
+                self.timers.cancel(timer);
+            }
         }
         let reach = if result.is_ok() { self.reach(root) } else { Reach::default() };
         let kept = reach.parts.iter().filter_map(|&part| {
@@ -190,20 +194,6 @@ impl Scheduler {
             next += 1;
         }
         tasks
-    }
-
-    /// Ends whatever the task is doing.
-    fn quiet(&mut self, ix: TaskIx) {
-        let error = Error::new(Kind::Platform, Code::Cancelled, "the job has ended").retryable(false);
-        self.stop_run(ix, error);
-        self.unwatch(ix);
-        let task = &mut self.tasks[ix];
-        let deadline = task.deadline.take();
-        let backoff = match std::mem::replace(&mut task.phase, Phase::Idle) {
-            Phase::Backoff(timer) => Some(timer),
-            _ => None,
-        };
-        deadline.into_iter().chain(backoff).for_each(|timer| self.timers.cancel(timer));
     }
 
     /// Removes the task, and frees its outputs except those in `kept`.

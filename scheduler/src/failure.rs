@@ -103,11 +103,7 @@ impl Scheduler {
         if !self.tasks[ix].is_open() {
             return;
         }
-        self.stop_run(ix, error.clone());
-        self.unwatch(ix);
-        if let Phase::Backoff(timer) = std::mem::replace(&mut self.tasks[ix].phase, Phase::Idle) {
-            self.timers.cancel(timer);
-        }
+        self.set_idle(ix, error.clone());
         if self.tasks[ix].parent.is_some() {
             let task = self.tasks[ix].id;
             self.log(ix, |job| Record::Failed { job, task, error: error.clone() });
@@ -121,6 +117,15 @@ impl Scheduler {
         self.tell_missing(ix);
         self.wake_takers(ix);
         self.agenda.push_back(Work::Retire(ix));
+    }
+
+    /// Ends whatever the task is doing.
+    pub(crate) fn set_idle(&mut self, ix: TaskIx, error: Error) {
+        self.stop_run(ix, error);
+        self.unwatch(ix);
+        if let Phase::Backoff(timer) = std::mem::replace(&mut self.tasks[ix].phase, Phase::Idle) {
+            self.timers.cancel(timer);
+        }
     }
 
     /// A driver has finished for good: its handles go, and with them the tasks that nobody else wants.
@@ -201,6 +206,6 @@ impl Scheduler {
     }
 }
 
-fn cancelled(message: &'static str) -> Error {
+pub(crate) fn cancelled(message: &'static str) -> Error {
     Error::new(Kind::Platform, Code::Cancelled, message).retryable(false)
 }

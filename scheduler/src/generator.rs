@@ -201,12 +201,11 @@ impl Scheduler {
         if run.starved && run.yields >= below {
             return; // Its consumer, a replay, asks for what was yielded long ago.
         }
-        let held_back = run.starved && run.blocked.is_none() && run.cpu != Cpu::Held;
         run.starved = false;
-        if held_back {
-            self.wake(generator);
-        } else {
-            self.send_credit(generator);
+        match (&run.blocked, run.cpu) {
+            (None, Cpu::Released) => self.wake(generator),
+            (None, Cpu::Queued) => {} // It is told when it has its cpu.
+            _ => self.send_credit(generator),
         }
     }
 
@@ -252,16 +251,21 @@ impl Scheduler {
         let Some(slot) = self.slot(part) else { return };
         let wanted = slot.refs > 0 || slot.interest.is_some();
         match &slot.content {
-            // A repeated message tells of the very copy that is known; any other copy is one too many.
-            Content::Made(made) => {
-                let same_copy = match (made.as_ref(), &output) {
-                    (Output::Stored(made), Output::Stored(now)) => made.key == now.key,
-                    _ => true,
-                };
-                if !same_copy {
-                    self.free_output(&output);
+            Content::Made(made) => match (made.as_ref(), &output) {
+                // The same message again.
+                (Output::Stored(known), Output::Stored(now)) if known.key == now.key => {}
+                (Output::Stored(known), Output::Stored(now))
+                    if known.at.is_none() || known.key.epoch != now.key.epoch =>
+                {
+                    // Hearsay: the object store is said to have it, or the log says that it was there once. Where
+                    // the task had to run again for one output that was not there after all, others may not be
+                    // either: this copy is certain.
+                    let known = known.clone();
+                    self.free_stored(&known, true);
+                    self.place_output(part, output);
                 }
-            }
+                _ => self.free_output(&output),
+            },
             Content::Gone(gone) if gone.was.is_copy(&output) => {} // The same message again: that copy is gone.
             Content::Gone(_) if !wanted => self.free_output(&output),
             Content::Gone(_) | Content::Pending => {
@@ -277,6 +281,7 @@ impl Scheduler {
         if slot.refs > 0 {
             self.nest(part);
         } else {
+            self.enliven(part);
             self.agenda.push_back(Work::Dead(part));
         }
         self.agenda.push_back(Work::Settled(part));

@@ -38,8 +38,16 @@ impl Scheduler {
         let Some(slot) = self.slot_mut(part) else { return };
         slot.refs += 1;
         if slot.refs == 1 {
-            self.tasks[part.task].alive += 1;
+            self.enliven(part);
             self.nest(part);
+        }
+    }
+
+    /// Counts the output as alive until it is buried.
+    pub(crate) fn enliven(&mut self, part: Part) {
+        let Some(slot) = self.slot_mut(part) else { return };
+        if !std::mem::replace(&mut slot.alive, true) {
+            self.tasks[part.task].alive += 1;
         }
     }
 
@@ -47,7 +55,6 @@ impl Scheduler {
         let Some(slot) = self.slot_mut(part) else { return };
         slot.refs -= 1;
         if slot.refs == 0 {
-            self.tasks[part.task].alive -= 1;
             self.agenda.push_back(Work::Dead(part));
         }
     }
@@ -161,6 +168,11 @@ impl Scheduler {
             Content::Pending => {}
         }
         nested.iter().flatten().for_each(|&named| self.release(named));
+        if let Some(slot) = self.slot_mut(part)
+            && std::mem::take(&mut slot.alive)
+        {
+            self.tasks[part.task].alive -= 1;
+        }
         self.agenda.push_back(Work::Retire(part.task));
     }
 
@@ -222,11 +234,28 @@ impl Scheduler {
         if task.is_open() {
             return self.cancel_orphan(ix);
         }
-        if task.pins > 0 || !task.is_idle() {
+        if task.pins > 0 {
             return;
+        }
+        if !task.is_idle() {
+            return self.abandon(ix);
         }
         self.drop_spec(ix);
         self.drop_record(ix);
+    }
+
+    /// The task is being run again for outputs that nobody wants any more.
+    fn abandon(&mut self, ix: TaskIx) {
+        let awaited =
+            self.tasks[ix].output_numbers().any(|output| self.is_awaited(Part { task: ix, output }));
+        let settled = self.tasks[ix].parent.is_some_and(|parent| self.tasks[parent].is_settled());
+        if awaited || !settled {
+            return;
+        }
+        self.set_idle(ix, super::failure::cancelled("nothing refers to its outputs any more"));
+        self.release_args(ix);
+        self.finish_driver(ix, None);
+        self.agenda.push_back(Work::Retire(ix));
     }
 
     /// Keeps of a retired task what a replay of its driver needs.

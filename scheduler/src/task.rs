@@ -48,7 +48,7 @@ pub(crate) struct Task {
     /// Identity of the call, once it was computed or read from the log.
     pub fingerprint: Option<Box<Digest>>,
     pub outputs: Vec<Slot>,
-    /// Outputs with at least one reference.
+    /// Outputs that are referred to or have yet to be buried.
     pub alive: u32,
     /// Tasks that would need this one's outputs to be run again.
     pub pins: u32,
@@ -226,6 +226,8 @@ pub(crate) struct Slot {
     pub content: Content,
     /// What keeps it alive: handles, arguments of unfinished tasks, live outputs that name it, the job's end.
     pub refs: u32,
+    /// Whether it counts in its task's `alive`.
+    pub alive: bool,
     /// Whether one of `refs` is the handle that its driver (for a put: its own task) got when it was called.
     pub held: bool,
     /// What this output keeps alive because its bytes name it.

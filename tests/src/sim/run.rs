@@ -413,6 +413,9 @@ impl Run {
             return;
         }
         self.owner.die(self.world.now_ms);
+        self.world.epoch += 1;
+        self.told.clear();
+        self.members.clear();
         // Executors end the attempts of an owner they have lost. What is on its way to either may still arrive.
         for node in self.world.nodes.values_mut() {
             node.machines.clear();
@@ -425,12 +428,9 @@ impl Run {
     }
 
     fn gateway_up(&mut self) {
-        self.world.epoch += 1;
         self.world.note("a gateway started from a journal");
         self.owner.scheduler = Some(Scheduler::new(self.world.epoch));
         self.finished.clear();
-        self.told.clear();
-        self.members.clear();
         let offers: Vec<Offer> = self.world.nodes.values().map(|node| node.offer.clone()).collect();
         offers.into_iter().for_each(|offer| self.step(Event::ExecutorJoined(offer)));
         for n in 0..self.owner.jobs.len() {
@@ -646,7 +646,8 @@ impl Run {
             self.told.contains(*key) && !kept.contains(*key) && !self.world.unswept.contains(*key)
         });
         if let Some(key) = garbage.next() {
-            let what = format!("{key:?} was never freed");
+            let name = self.owner.names.get(&key.partition.task).cloned().unwrap_or_default();
+            let what = format!("output {} of {name}, {key:?}, was never freed", key.partition.output);
             self.world.violations.push(what);
         }
     }
