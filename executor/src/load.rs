@@ -319,8 +319,7 @@ fn info(verified: &Verified, steps: &Steps) -> ComponentInfo {
 /// Everything a guest can call, whatever its kind.
 fn linker(engine: &Engine) -> wasmtime::Result<Linker<Guest>> {
     let mut linker = Linker::new(engine.wasm());
-    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
-    wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
+    crate::sandbox::add_to_linker(&mut linker)?;
     crate::task::add_to_linker(&mut linker)?;
     Ok(linker)
 }

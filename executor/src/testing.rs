@@ -101,6 +101,7 @@ pub(crate) fn program(data: &str, start: &str) -> String {
             (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
             (import "wasi_snapshot_preview1" "clock_time_get" (func $clock (param i32 i64 i32) (result i32)))
             (import "wasi_snapshot_preview1" "random_get" (func $random (param i32 i32) (result i32)))
+            (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
             (memory (export "memory") 2)
             (data (i32.const 64) "{data}")
             (func $write (param $fd i32) (param $at i32) (param $len i32)

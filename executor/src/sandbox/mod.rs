@@ -12,16 +12,22 @@ mod time;
 use std::{sync::Arc, time::Duration};
 
 use fanfold_protocol::{Code, Error, Kind, function::FunctionVersion};
-use wasmtime::{Store, component::ResourceTable};
+use wasmtime::{
+    Store,
+    component::{HasData, Linker, ResourceTable},
+};
 use wasmtime_wasi::{
     WasiCtx, WasiCtxView, WasiView,
     cli::{StdinStream, StdoutStream},
+    clocks::WasiClocksCtxView,
+    p2::bindings::clocks::monotonic_clock,
 };
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 pub use classify::{classify, last_words};
 pub use limits::Limits;
 pub use logs::{Level, LogOverflow, LogSink, Source};
+use time::Sleeping;
 pub use time::Time;
 
 use crate::{egress, engine::Engine, task::TaskHost};
@@ -47,6 +53,8 @@ pub struct Guest {
     pub http: WasiHttpCtx,
     /// Host side of the guest's handles.
     pub table: ResourceTable,
+    /// Its clock, if that is virtual.
+    clock: Option<time::Clock>,
     /// Its memory, so far and at most.
     pub limits: Limits,
     /// Where its log lines go.
@@ -91,6 +99,29 @@ pub struct SandboxSpec<'a> {
     pub task: Option<TaskHost>,
 }
 
+/// Everything that guests of any kind can call, besides the task world: WASI 0.2 and its HTTP.
+///
+/// # Errors
+/// Where the linker has one of them already.
+pub fn add_to_linker(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
+    wasmtime_wasi::p2::add_to_linker_async(linker)?;
+    wasmtime_wasi_http::p2::add_only_http_to_linker_async(linker)?;
+    linker.allow_shadowing(true);
+    monotonic_clock::add_to_linker::<_, Clocks>(linker, |guest: &mut Guest| {
+        let Guest { wasi, table, clock, .. } = guest;
+        Sleeping { clocks: WasiClocksCtxView { ctx: wasi.clocks(), table }, clock: clock.as_ref() }
+    })?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+/// Names [`Sleeping`] to the linker.
+struct Clocks;
+
+impl HasData for Clocks {
+    type Data<'a> = Sleeping<'a>;
+}
+
 /// A store for one fresh instance. Costs about a microsecond; memory is charged when the instance is made.
 pub fn open(engine: &Engine, spec: SandboxSpec<'_>) -> Store<Guest> {
     let SandboxSpec { function, memory, time, args, stdin, stdout, logs, allow_private_egress, task } = spec;
@@ -99,7 +130,7 @@ pub fn open(engine: &Engine, spec: SandboxSpec<'_>) -> Store<Guest> {
         wasi.env(name, value);
     }
     wasi.args(args).max_random_size(RANDOM_BYTES_MAX).allow_tcp(false).allow_udp(false);
-    time.apply(&mut wasi);
+    let clock = time.apply(&mut wasi);
     wasi.stderr(logs.stream(Source::Stderr));
     match stdout {
         Some(stdout) => wasi.stdout(stdout),
@@ -114,7 +145,8 @@ pub fn open(engine: &Engine, spec: SandboxSpec<'_>) -> Store<Guest> {
     http.set_field_size_limit(HTTP_FIELDS_BYTES_MAX);
     let egress = egress::Hooks::new(function.clone(), allow_private_egress);
     let fuel = if task.is_some() { TASK_CALL_FUEL } else { HOST_CALL_FUEL };
-    let guest = Guest { wasi: wasi.build(), http, table, limits: Limits::new(memory), logs, egress, task };
+    let guest =
+        Guest { wasi: wasi.build(), http, table, clock, limits: Limits::new(memory), logs, egress, task };
     let mut store = Store::new(engine.wasm(), guest);
     store.limiter(|guest| &mut guest.limits);
     store.set_epoch_deadline(YIELD_TICKS);

@@ -1,4 +1,7 @@
 //! Clocks and randomness of a guest: the machine's, or virtual ones that are equal whenever the guest runs again.
+//!
+//! A virtual clock advances by a microsecond a reading, and by what the guest sleeps: it does sleep that long, and a
+//! loop that waits for a moment comes to its end.
 
 use std::{
     convert::Infallible,
@@ -12,8 +15,14 @@ use std::{
 use fanfold_protocol::{JobId, TaskId, function::FunctionVersion};
 use rand_core::TryRng;
 use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
 use uuid::Uuid;
-use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiCtxBuilder};
+use wasmtime::component::Resource;
+use wasmtime_wasi::{
+    HostMonotonicClock, HostWallClock, WasiCtxBuilder,
+    clocks::WasiClocksCtxView,
+    p2::{DynPollable, Pollable, bindings::clocks::monotonic_clock, subscribe},
+};
 
 /// Which clocks and randomness a guest has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,22 +54,74 @@ impl Time {
         Self::Virtual { start_ms, seed: TaskId::root(JobId(job)) }
     }
 
-    pub(super) fn apply(self, wasi: &mut WasiCtxBuilder) {
-        let Self::Virtual { start_ms, seed } = self else { return };
+    /// Sets up WASI; the virtual clock, if it is one.
+    pub(super) fn apply(self, wasi: &mut WasiCtxBuilder) -> Option<Clock> {
+        let Self::Virtual { start_ms, seed } = self else { return None };
         let clock = Clock(Arc::new(AtomicU64::new(start_ms.saturating_mul(1000))));
-        wasi.wall_clock(clock.clone()).monotonic_clock(clock);
+        wasi.wall_clock(clock.clone()).monotonic_clock(clock.clone());
         wasi.secure_random(Random::new(seed, b"secure")).insecure_random(Random::new(seed, b"insecure"));
         wasi.insecure_random_seed(u128::from(Random::new(seed, b"seed").next()));
+        Some(clock)
     }
 }
 
 /// Microseconds since 1970; each reading, of either clock, is one later than the last.
 #[derive(Clone)]
-struct Clock(Arc<AtomicU64>);
+pub(super) struct Clock(Arc<AtomicU64>);
 
 impl Clock {
     fn read_us(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// `wasi:clocks/monotonic-clock`, with sleep that a virtual clock knows of.
+pub(super) struct Sleeping<'a> {
+    /// The machine's, or the virtual clock's readings.
+    pub clocks: WasiClocksCtxView<'a>,
+    /// If it is virtual.
+    pub clock: Option<&'a Clock>,
+}
+
+impl monotonic_clock::Host for Sleeping<'_> {
+    fn now(&mut self) -> wasmtime::Result<u64> {
+        monotonic_clock::Host::now(&mut self.clocks)
+    }
+
+    fn resolution(&mut self) -> wasmtime::Result<u64> {
+        monotonic_clock::Host::resolution(&mut self.clocks)
+    }
+
+    fn subscribe_instant(&mut self, when: u64) -> wasmtime::Result<Resource<DynPollable>> {
+        let Some(clock) = self.clock else { return self.clocks.subscribe_instant(when) };
+        let now = HostMonotonicClock::now(clock);
+        self.subscribe_duration(when.saturating_sub(now))
+    }
+
+    fn subscribe_duration(&mut self, nanos: u64) -> wasmtime::Result<Resource<DynPollable>> {
+        let deadline = Instant::now().checked_add(Duration::from_nanos(nanos));
+        // No sleep and an endless one do not move the clock.
+        let (Some(clock), Some(deadline), 1..) = (self.clock, deadline, nanos) else {
+            return self.clocks.subscribe_duration(nanos);
+        };
+        let until_us = clock.0.load(Ordering::Relaxed).saturating_add(nanos.div_ceil(1000));
+        let sleep = self.clocks.table.push(Sleep { deadline, until_us, clock: clock.clone() })?;
+        subscribe(self.clocks.table, sleep)
+    }
+}
+
+/// A sleep on a virtual clock, which afterwards shows its end.
+struct Sleep {
+    deadline: Instant,
+    until_us: u64,
+    clock: Clock,
+}
+
+#[async_trait::async_trait]
+impl Pollable for Sleep {
+    async fn ready(&mut self) {
+        tokio::time::sleep_until(self.deadline).await;
+        self.clock.0.fetch_max(self.until_us, Ordering::Relaxed);
     }
 }
 

@@ -154,6 +154,26 @@ async fn time_and_randomness_are_virtual_where_the_manifest_says_so() {
     assert!(again >= wall && again - wall != 2000);
 }
 
+/// A subscription is 48 bytes; `poll_oneoff` of one on the monotonic clock, then the clock.
+#[tokio::test]
+async fn a_virtual_clock_knows_of_sleep() {
+    let fixture = Fixture::start().await;
+    let sleep = program(
+        "",
+        "(i32.store (i32.const 144) (i32.const 1)) (i64.store (i32.const 152) (i64.const 20000000))
+        (drop (call $clock (i32.const 1) (i64.const 0) (i32.const 512)))
+        (drop (call $poll (i32.const 128) (i32.const 256) (i32.const 1) (i32.const 0)))
+        (drop (call $clock (i32.const 1) (i64.const 0) (i32.const 520)))
+        (call $write (i32.const 1) (i32.const 512) (i32.const 16))",
+    );
+    let begun = std::time::Instant::now();
+    let reply = fixture.run(&sleep, |manifest| manifest.deterministic = Some(true), "").await.unwrap();
+    assert!(begun.elapsed().as_millis() >= 20);
+    let bytes = reply.response.into_body().collect().await.unwrap().to_bytes();
+    let [before, after] = [0, 8].map(|at| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()));
+    assert!((20_000_000..20_100_000).contains(&(after - before)), "{} ns passed", after - before);
+}
+
 #[tokio::test]
 async fn log_lines_are_captured_with_their_stream() {
     let fixture = Fixture::start().await;
