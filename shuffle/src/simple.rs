@@ -3,7 +3,7 @@
 //! Right while all maps' outputs fit into the cluster's memory and disks, and M × R block reads are few enough (some
 //! millions). A reducer's arguments are M block references, so R × M of them pass through the driver.
 
-use fanfold::{Call, Future, Inputs, Partition, Result};
+use fanfold::{Call, Error, Future, Inputs, Partition, Result};
 
 use crate::{Columns, Exchange};
 
@@ -29,7 +29,7 @@ pub fn reduce<X: Exchange>(exchange: &X, column: u32, blocks: Inputs<Partition>)
 /// tasks, with whatever wishes the driver has for them.
 ///
 /// # Errors
-/// Those of submitting. Failed tasks show in the futures.
+/// `invalid` for no columns at all (it would lose the input), and those of submitting. Failed tasks show in the futures.
 ///
 /// ```
 /// use fanfold::{Inputs, Partition, Result};
@@ -69,7 +69,7 @@ pub fn reduce<X: Exchange>(exchange: &X, column: u32, blocks: Inputs<Partition>)
 ///
 /// # fn main() -> Result<()> {
 /// let splits = [vec![1, 21, 5], vec![15, 25, 7]];
-/// let columns = simple::submit(splits, 3, |s, c| map::call(s, c), |c, blocks| reduce::call(c, blocks))?;
+/// let columns = simple::submit(splits, 3, map::call, reduce::call)?;
 /// let mut counts = fanfold::wait_all(&columns)?.concat();
 /// counts.sort();
 /// assert_eq!(counts, [(1, 2), (5, 3), (7, 1)]);
@@ -85,6 +85,9 @@ pub fn submit<S, R>(
 where
     R: fanfold::Returns<Handle = Future<R>>,
 {
+    if columns == 0 {
+        return Err(Error::invalid("a shuffle needs at least one column"));
+    }
     let maps = splits.into_iter().map(|split| map(split, columns).submit()).collect::<Result<Vec<_>>>()?;
     let column = |number| {
         let blocks = maps.iter().map(|map| map.as_partition().block(number)).collect::<Result<Vec<_>>>()?;

@@ -211,8 +211,11 @@ fn number(block: &mut &[u8]) -> Option<u64> {
 pub struct Top {
     size: usize,
     /// The least of them on top. A word may be put in once.
-    least: BinaryHeap<Reverse<(u64, Reverse<Box<[u8]>>)>>,
+    least: BinaryHeap<Reverse<Rank>>,
 }
+
+/// Orders words: a larger count is larger, and of equal counts the earlier word.
+type Rank = (u64, Reverse<Box<[u8]>>);
 
 impl Top {
     /// For `size` words.

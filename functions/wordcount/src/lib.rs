@@ -87,13 +87,12 @@ pub fn wordcount(request: Request) -> Result<Report> {
     let (objects, bytes) = (input.len() as u64, input.iter().map(|object| object.bytes).sum());
     let splits = split::plan(input, request.split_bytes.unwrap_or(SPLIT_BYTES));
     let reducers = request.reducers.unwrap_or_else(|| columns(bytes));
-    if reducers > COLUMNS_MAX {
-        return Err(fanfold::Error::invalid(format!("{reducers} reducers: at most {COLUMNS_MAX}")));
+    if !(1..=COLUMNS_MAX).contains(&reducers) {
+        return Err(fanfold::Error::invalid(format!("{reducers} reducers: ask for 1 to {COLUMNS_MAX}")));
     }
     let (maps, top) = (splits.len(), request.top);
     fanfold::info!("{objects} objects, {bytes} bytes: {maps} maps, {reducers} reducers");
-    let columns =
-        simple::submit(splits, reducers, |s, c| map::call(s, c), |c, blocks| reduce::call(c, top, blocks))?;
+    let columns = simple::submit(splits, reducers, map::call, |c, blocks| reduce::call(c, top, blocks))?;
     let columns = fanfold::wait_all(&columns)?;
     let mut best = Top::new(top);
     columns.iter().flat_map(|column| &column.top).for_each(|row| best.offer(row.word.as_bytes(), row.count));

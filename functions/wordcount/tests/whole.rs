@@ -42,3 +42,9 @@ fn the_job_counts_what_splitting_counts_however_it_is_cut() {
         assert_eq!(top, best[..4]);
     }
 }
+
+#[test]
+fn a_count_without_reducers_is_refused_rather_than_empty() {
+    let request = Request { prefix: String::new(), top: 1, split_bytes: None, reducers: Some(0) };
+    assert!(wordcount::wordcount(request).is_err_and(|e| e.kind == fanfold::ErrorKind::Invalid));
+}

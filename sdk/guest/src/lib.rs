@@ -95,6 +95,8 @@ mod future;
 mod generator;
 mod host;
 mod log;
+#[cfg(feature = "arrow")]
+pub mod arrow;
 pub mod objects;
 mod output;
 mod partition;

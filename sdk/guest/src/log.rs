@@ -5,8 +5,7 @@ use std::fmt;
 /// How important a line is.
 pub use crate::raw::Level;
 
-/// Writes one line. The macros [`debug!`](crate::debug), [`info!`](crate::info), [`warn!`](crate::warn) and
-/// [`error!`](crate::error) format it.
+/// Writes one line. The macros [`crate::debug!`], [`crate::info!`], [`crate::warn!`] and [`crate::error!`] format it.
 pub fn log(level: Level, message: fmt::Arguments<'_>) {
     match message.as_str() {
         Some(text) => crate::host::log(level, text),
