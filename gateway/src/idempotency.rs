@@ -17,8 +17,6 @@ use http::{HeaderMap, HeaderName, Method, Response, StatusCode, header};
 use crate::{clock, owner::StoredAnswer, problem, shared::Shared};
 
 const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
-/// Bytes of a key: a UUID has 36.
-const KEY_BYTES_MAX: usize = 255;
 
 /// The digest of scope and key of a request that carries one.
 ///
@@ -26,8 +24,12 @@ const KEY_BYTES_MAX: usize = 255;
 /// `invalid` / `request` for an empty or overlong key.
 pub(crate) fn key(method: &Method, path: &str, headers: &HeaderMap) -> Result<Option<Digest>, Error> {
     let Some(value) = headers.get(HEADER) else { return Ok(None) };
-    if !(1..=KEY_BYTES_MAX).contains(&value.len()) {
-        let why = format!("Idempotency-Key has {} bytes: give 1 to {KEY_BYTES_MAX}", value.len());
+    if !(1..=limit::IDEMPOTENCY_KEY_BYTES_MAX).contains(&value.len()) {
+        let why = format!(
+            "Idempotency-Key has {} bytes: give 1 to {}",
+            value.len(),
+            limit::IDEMPOTENCY_KEY_BYTES_MAX
+        );
         return Err(Error::invalid(why));
     }
     Ok(Some(Digest::of_parts(&[method.as_str().as_bytes(), path.as_bytes(), value.as_bytes()])))

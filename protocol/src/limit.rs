@@ -124,3 +124,18 @@ pub const UPLOADS_MAX: usize = 4;
 /// How long a lazily stored partition waits for its upload: most temporaries of a job are freed before.
 pub const LAZY_UPLOAD_DELAY_MS: u64 = 3_000;
 const _: () = assert!(SEGMENT_BYTES_MAX <= JOURNAL_QUEUE_BYTES_MAX);
+
+// What the gateway keeps or takes, beside the above.
+
+/// Changes of functions and aliases that wait for the journal; a further one waits at the door.
+pub const REGISTRY_CHANGES_MAX: usize = 64;
+/// Versions that one alias is spread over.
+pub const ALIAS_TARGETS_MAX: usize = 16;
+/// Bytes of an `Idempotency-Key`: a UUID has 36.
+pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
+/// Synchronous calls whose logs are kept in memory.
+pub const RECENT_LOGS_CALLS_MAX: usize = 1024;
+/// Bytes of these logs in all: sixteen calls that logged as much as they may.
+pub const RECENT_LOGS_BYTES_MAX: usize = 16 << 20;
+/// The longest a status request waits for an invocation's end; a client asks again.
+pub const WAIT_MS_MAX: u64 = 60_000;

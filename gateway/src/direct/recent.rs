@@ -9,12 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fanfold_protocol::{JobId, direct::Logs};
-
-/// Calls whose logs are kept.
-const CALLS_MAX: usize = 1024;
-/// Bytes kept in all: sixteen calls that logged as much as they may.
-const BYTES_MAX: usize = 16 << 20;
+use fanfold_protocol::{JobId, direct::Logs, limit};
 
 /// The ring.
 #[derive(Default)]
@@ -44,7 +39,7 @@ impl RecentLogs {
         let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         ring.bytes += lines.len();
         ring.calls.push_back((id, lines));
-        while ring.calls.len() > CALLS_MAX || ring.bytes > BYTES_MAX {
+        while ring.calls.len() > limit::RECENT_LOGS_CALLS_MAX || ring.bytes > limit::RECENT_LOGS_BYTES_MAX {
             let Some((_, oldest)) = ring.calls.pop_front() else { break };
             ring.bytes -= oldest.len();
         }

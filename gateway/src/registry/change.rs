@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, future::Future, pin::Pin};
 
-use fanfold_protocol::{Code, Digest, Error, FunctionName, Kind, function::FunctionVersion, record::Record};
+use fanfold_protocol::{
+    Code, Digest, Error, FunctionName, Kind, function::FunctionVersion, limit, record::Record,
+};
 
 use super::{
     catalog::{Catalog, Function, LATEST},
@@ -12,9 +14,6 @@ use super::{
 /// Writes records to the journal, all or none, and resolves once they are durable.
 pub type Append =
     Box<dyn Fn(Vec<Record>) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send>> + Send + Sync>;
-
-/// Versions that one alias may be spread over.
-const ALIAS_TARGETS_MAX: usize = 16;
 
 /// A change to make.
 pub enum Change {
@@ -82,8 +81,11 @@ fn set_alias(
     if weights.is_empty() && text == LATEST {
         return Err(Error::invalid("alias `latest` cannot be removed: point it to another version"));
     }
-    if weights.len() > ALIAS_TARGETS_MAX {
-        return Err(Error::invalid(format!("an alias can point to at most {ALIAS_TARGETS_MAX} versions")));
+    if weights.len() > limit::ALIAS_TARGETS_MAX {
+        return Err(Error::invalid(format!(
+            "an alias can point to at most {} versions",
+            limit::ALIAS_TARGETS_MAX
+        )));
     }
     let mut digests = BTreeMap::new();
     for (digits, weight) in weights {

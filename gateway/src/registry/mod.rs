@@ -17,15 +17,13 @@ use arc_swap::ArcSwap;
 use fanfold_protocol::{
     Digest, Error, FunctionName,
     function::{FunctionRef, FunctionVersion},
+    limit,
     record::Record,
 };
 use tokio::sync::{mpsc, oneshot};
 
 pub use catalog::{Alias, Callable, Catalog, Function};
 pub use change::{Append, Change};
-
-/// Changes waiting for the journal; a deploy beyond waits at the door.
-const CHANGES_MAX: usize = 64;
 
 /// A handle to the registry; cheap to clone.
 #[derive(Clone)]
@@ -57,7 +55,7 @@ impl Registry {
     /// The second value must be run.
     pub fn new(catalog: Catalog, append: Append) -> (Self, Changes) {
         let shared = Arc::new(Shared { catalog: ArcSwap::from_pointee(catalog), pending: Mutex::default() });
-        let (changes, requests) = mpsc::channel(CHANGES_MAX);
+        let (changes, requests) = mpsc::channel(limit::REGISTRY_CHANGES_MAX);
         (Self { shared: Arc::clone(&shared), changes }, Changes { shared, requests, append })
     }
 

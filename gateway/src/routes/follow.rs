@@ -4,14 +4,11 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::response::sse::Event;
 use bytes::Bytes;
-use fanfold_protocol::{Error, JobId, rest::JobView};
+use fanfold_protocol::{Error, JobId, limit, rest::JobView};
 use futures::{Stream, stream};
 use tokio::sync::watch;
 
 use crate::shared::{Draining, Shared};
-
-/// The longest a request may wait; a client asks again.
-pub(super) const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The state of a job once it has ended, or after `time`, or when the gateway drains: whichever is first.
 pub(super) async fn wait(shared: &Shared, id: JobId, time: Duration) -> Result<JobView, Error> {
@@ -19,7 +16,7 @@ pub(super) async fn wait(shared: &Shared, id: JobId, time: Duration) -> Result<J
     tokio::select! {
         // If the owner ends, the last state stands.
         _ = views.wait_for(|view| view.state.ended()) => {}
-        () = tokio::time::sleep(time.min(WAIT_MAX)) => {}
+        () = tokio::time::sleep(time.min(Duration::from_millis(limit::WAIT_MS_MAX))) => {}
         () = shared.draining.begun() => {}
     }
     let view = views.borrow().clone();

@@ -58,7 +58,7 @@ pub(super) async fn start(
     Ok(direct::accepted::<axum::body::Body>(id, "/v1/jobs/", Some(&callable)).into_response())
 }
 
-/// List jobs, newest first: what was started here, and invocations of functions that call others.
+/// List jobs, newest first: what functions run that call others. (All others: `GET /v1/invocations`.)
 #[utoipa::path(
     get, path = "/v1/jobs", tag = "jobs", params(Paging),
     responses((status = 200, body = Page<JobView>)),

@@ -76,7 +76,7 @@ pub(super) async fn put(
     get, path = "/v1/objects/{*key}", tag = "objects",
     params(
         ("key" = String, Path, description = "The key"),
-        ("Range" = Option<String>, Header, description = "One range, `bytes=FIRST-LAST` or `bytes=FIRST-`"),
+        ("Range" = Option<String>, Header, description = "One range: `bytes=FIRST-LAST`, `bytes=FIRST-` or `bytes=-COUNT`"),
         ("If-Match" = Option<String>, Header, description = "The etag it must have"),
     ),
     responses(
@@ -95,7 +95,14 @@ pub(super) async fn get(
     let etag = text(&headers, header::IF_MATCH)
         .filter(|tag| *tag != "*")
         .map(|tag| tag.trim_matches('"').to_owned());
-    let range = text(&headers, header::RANGE).and_then(byte_range);
+    let range = match text(&headers, header::RANGE).and_then(byte_range) {
+        Some(ByteRange::Of(first, last)) => Some((first, last)),
+        Some(ByteRange::Last(bytes)) => {
+            let object = shared.store.objects().head(&key).await?;
+            Some((object.bytes.saturating_sub(bytes), None))
+        }
+        None => None,
+    };
     let (offset, length) =
         range.map_or((0, None), |(first, last)| (first, last.map(|last| last - first + 1)));
     let wanted = ObjectRange { key, etag, offset, length };
@@ -158,15 +165,26 @@ fn header_value(text: String) -> Result<HeaderValue, Error> {
         .map_err(|e| Error::internal(format!("an object's headers cannot be written: {e}")))
 }
 
-/// First and last byte of a header with one range; other forms are ignored, as RFC 9110 allows.
-fn byte_range(header: &str) -> Option<(u64, Option<u64>)> {
+/// A range as a client asks for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum ByteRange {
+    /// First and last byte; without a last one, to the end.
+    Of(u64, Option<u64>),
+    /// So many bytes before the end, above 0.
+    Last(u64),
+}
+
+/// The range of a header with one; other forms are ignored, as RFC 9110 allows.
+fn byte_range(header: &str) -> Option<ByteRange> {
     let (first, last) = header.strip_prefix("bytes=")?.split_once('-')?;
-    let first = first.trim().parse().ok()?;
-    let last = match last.trim() {
-        "" => None,
-        last => Some(last.parse().ok().filter(|last| *last >= first)?),
-    };
-    Some((first, last))
+    Some(match (first.trim(), last.trim()) {
+        ("", last) => ByteRange::Last(last.parse().ok().filter(|bytes| *bytes > 0)?),
+        (first, "") => ByteRange::Of(first.parse().ok()?, None),
+        (first, last) => {
+            let first = first.parse().ok()?;
+            ByteRange::Of(first, Some(last.parse().ok().filter(|last| *last >= first)?))
+        }
+    })
 }
 
 fn unsatisfiable(bytes: u64) -> Response {
@@ -180,10 +198,11 @@ mod tests {
 
     #[test]
     fn ranges_are_read() {
-        assert_eq!(byte_range("bytes=0-9"), Some((0, Some(9))));
-        assert_eq!(byte_range("bytes=5-"), Some((5, None)));
+        assert_eq!(byte_range("bytes=0-9"), Some(ByteRange::Of(0, Some(9))));
+        assert_eq!(byte_range("bytes=5-"), Some(ByteRange::Of(5, None)));
+        assert_eq!(byte_range("bytes=-5"), Some(ByteRange::Last(5)));
         for ignored in [
-            "bytes=-5",
+            "bytes=-0",
             "bytes=9-5",
             "bytes=0-1,3-4",
             "lines=0-1",

@@ -160,6 +160,38 @@ async fn a_key_makes_a_call_once() {
 }
 
 #[tokio::test]
+async fn what_is_accepted_can_be_watched_and_cancelled() {
+    let Setting { gateway, client, .. } = start(Config::default()).await;
+    client.deploy("up", "", "task").await.expect(201);
+    client.deploy("site", "", "http").await.expect(201);
+    let key = [("idempotency-key", "k"), ("traceparent", "00-1-2-01")];
+    let accepted = client.send("POST", "/async-function/up", &key, "in").await.expect(202);
+    let id = accepted.json()["id"].as_str().unwrap().to_owned();
+    let at = format!("/v1/invocations/{id}");
+    assert_eq!((accepted.header("location"), accepted.header("traceparent")), (at.as_str(), "00-1-2-01"));
+    let again = client.send("POST", "/async-function/up", &key, "in").await.expect(202);
+    assert_eq!(again.json()["id"], id.as_str());
+    client.send("POST", "/async-function/up", &key, "other").await.problem(409, "idempotency-key");
+    client.send("POST", "/function/up", &[("prefer", "respond-async")], "in").await.expect(202);
+    client.post("/async-function/site?lost=1", "").await.problem(400, "request");
+
+    // No executor is there, so it stays where it is until somebody cancels it.
+    assert_eq!(client.get(&format!("{at}?wait=20ms")).await.expect(200).json()["state"], "queued");
+    client.get(&format!("{at}/output")).await.problem(412, "precondition");
+    let waiting = async { client.get(&format!("{at}?wait=60s")).await.expect(200).json() };
+    let events = async { client.get(&format!("/v1/jobs/{id}/events")).await.expect(200) };
+    let following = async { client.get(&format!("{at}/logs?follow=true")).await.expect(200) };
+    let cancelling = async { client.post(&format!("{at}/cancel"), "").await.expect(200).json() };
+    let (waited, events, followed, _) = futures::join!(waiting, events, following, cancelling);
+    assert_eq!(waited["state"], "cancelled");
+    assert!(events.text().contains("\"state\":\"cancelled\""), "{}", events.text());
+    assert_eq!(followed.text(), "");
+    let listed = client.get("/v1/invocations").await.expect(200).json();
+    assert_eq!(listed["items"].as_array().map(Vec::len), Some(2));
+    gateway.shutdown().await;
+}
+
+#[tokio::test]
 async fn objects_go_in_and_out() {
     let Setting { gateway, client, .. } = start(Config::default()).await;
     let put = client.send("PUT", "/v1/objects/in/a%20b.txt", &[], "hello world").await.expect(201).json();
@@ -168,6 +200,8 @@ async fn objects_go_in_and_out() {
     let part =
         client.send("GET", "/v1/objects/in/a%20b.txt", &[("range", "bytes=6-99")], "").await.expect(206);
     assert_eq!((part.text().as_str(), part.header("content-range")), ("world", "bytes 6-10/11"));
+    let last = client.send("GET", "/v1/objects/in/a%20b.txt", &[("range", "bytes=-5")], "").await.expect(206);
+    assert_eq!(last.text(), "world");
     let past = client.send("GET", "/v1/objects/in/a%20b.txt", &[("range", "bytes=11-")], "").await;
     assert_eq!(
         (past.status, past.header("content-range")),
