@@ -1,7 +1,7 @@
 //! Counting requests: what an object store bills, and what a benchmark claims not to make.
 //!
-//! [`Counted`] wraps a store and counts every request that goes through it. Reads of a directory that go round the
-//! object store (see [`crate::directory`]) are counted where they are made.
+//! `Counted` wraps a store and counts every request that goes through it. Reads of a directory that go round the
+//! object store (see `directory`) are counted where they are made.
 
 use std::{
     fmt,

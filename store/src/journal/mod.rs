@@ -5,11 +5,11 @@
 //! segment at the tail. Whoever then finds a segment of a higher epoch where it wanted to write its own has been
 //! replaced and stops. A *checkpoint* stands for all segments up to its number.
 //!
-//! - [`clock`], [`segment`]: time and bytes.
-//! - [`open`]: claiming an epoch, replaying, fencing.
-//! - [`handle`]: what callers hold. [`writer`]: the one task that writes, in group commits.
-//! - [`tail`]: writing one segment and finding out what became of it.
-//! - [`compact`]: checkpoints, and removing what they cover.
+//! - `clock`, `segment`: time and bytes.
+//! - `open`: claiming an epoch, replaying, fencing.
+//! - `handle`: what callers hold. `writer`: the one task that writes, in group commits.
+//! - `tail`: writing one segment and finding out what became of it.
+//! - `compact`: checkpoints, and removing what they cover.
 //!
 //! # What a crash can leave
 //!
