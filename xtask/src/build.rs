@@ -19,8 +19,12 @@ pub struct Built {
     pub components: PathBuf,
 }
 
-/// Builds the product, the functions and the benchmarks.
+/// Builds the product, the functions and the benchmarks; or takes what `FANFOLD_BIN` and `FANFOLD_COMPONENTS` name, to try an
+/// installed platform.
 pub fn all() -> Result<Built> {
+    if let (Some(binary), Some(components)) = (env("FANFOLD_BIN"), env("FANFOLD_COMPONENTS")) {
+        return Ok(Built { binary, components, ..built() });
+    }
     functions()?;
     run(&mut cargo(&["build", "--release", "--package", "fanfold-cli", "--package", "fanfold-bench"]))?;
     Ok(built())
@@ -42,6 +46,10 @@ fn built() -> Built {
         bench: target.join("release/fanfold-bench"),
         components: target.join("functions").join(GUEST_TARGET).join("release"),
     }
+}
+
+fn env(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from)
 }
 
 /// Builds the functions to components.
