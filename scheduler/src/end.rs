@@ -10,8 +10,9 @@ use crate::{
     failure::cancelled,
     interest::{END, Resolved},
     job::Job,
+    output::Content,
     slab::{JobIx, TaskIx},
-    task::{Content, Outcome, Part},
+    task::{Outcome, Part},
     timer::Timer,
 };
 

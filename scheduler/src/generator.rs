@@ -10,9 +10,10 @@ use fanfold_protocol::{
 
 use crate::{
     Scheduler,
+    output::{Content, Slot},
     scheduler::Work,
     slab::TaskIx,
-    task::{Blocked, Content, Cpu, Outcome, Part, Slot, put_index},
+    task::{Blocked, Cpu, Outcome, Part, put_index},
 };
 
 impl Scheduler {
@@ -240,7 +241,7 @@ impl Scheduler {
     /// Whether an output made again is what was made before.
     pub(crate) fn matches_made(&self, part: Part, output: &Output) -> bool {
         match self.slot(part).map(|slot| &slot.content) {
-            Some(Content::Made(made)) => crate::task::same(made, output),
+            Some(Content::Made(made)) => crate::output::same(made, output),
             Some(Content::Gone(gone)) => gone.was.is(output),
             Some(Content::Pending) | None => true,
         }

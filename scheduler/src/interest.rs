@@ -8,9 +8,10 @@ use fanfold_protocol::{
 
 use crate::{
     Scheduler,
+    output::Content,
     scheduler::Work,
     slab::{NodeIx, TaskIx},
-    task::{Blocked, Content, Outcome, Part, Phase},
+    task::{Blocked, Outcome, Part, Phase},
 };
 
 /// Waits as an argument; smaller positions are places in a `wait`.

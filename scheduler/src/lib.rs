@@ -12,6 +12,7 @@ mod scheduler;
 // What is remembered.
 mod executor;
 mod job;
+mod output;
 mod slab;
 mod task;
 mod timer;

@@ -14,8 +14,9 @@ use crate::{
     executor::{ExecutorView, Resources},
     interest::Resolved,
     job::Job,
+    output::{Content, Was},
     slab::TaskIx,
-    task::{Blocked, Content, Cpu, Outcome, Part, Phase, Task, Was},
+    task::{Blocked, Cpu, Outcome, Part, Phase, Task},
 };
 
 /// How deep lineage is shown.

@@ -13,9 +13,10 @@ use fanfold_protocol::{
 
 use crate::{
     Scheduler,
+    output::{Content, Gone, Was},
     scheduler::Work,
     slab::{ExecutorIx, JobIx, TaskIx},
-    task::{Content, Gone, Outcome, Part, Phase, Was},
+    task::{Outcome, Part, Phase},
 };
 
 impl Scheduler {

@@ -24,9 +24,10 @@ use fanfold_protocol::{
 
 use crate::{
     Scheduler,
+    output::{Content, Gone, Was},
     scheduler::Work,
     slab::TaskIx,
-    task::{Content, Gone, Part, Was},
+    task::Part,
 };
 
 /// A dead inline output this small is kept with its task's record: a replayed driver gets it without running the task

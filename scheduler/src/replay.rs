@@ -7,8 +7,9 @@ use fanfold_protocol::{Error, PartitionId, TaskId, record::Committed, value::Out
 
 use crate::{
     Scheduler,
+    output::{Content, Gone, Slot, Was},
     slab::{JobIx, TaskIx},
-    task::{Content, Flags, Gone, Outcome, Part, Phase, Slot, Task, Was, put_index},
+    task::{Flags, Outcome, Part, Phase, Task, put_index},
 };
 
 impl Scheduler {

@@ -22,9 +22,10 @@ use crate::{
     executor::Pool,
     interest::Node,
     job::Job,
+    output::Slot,
     ready::Ready,
     slab::{JobIx, NodeIx, Slab, TaskIx},
-    task::{Part, Phase, Slot, Task},
+    task::{Part, Phase, Task},
     timer::{Timer, Timers},
 };
 

@@ -5,9 +5,10 @@ use fanfold_protocol::{AttemptId, Code, Error, Kind, TaskId, call::TaskSpec, lim
 use crate::{
     JobStart, Scheduler,
     job::Job,
+    output::{Content, Gone, Slot, Was},
     scheduler::Work,
     slab::TaskIx,
-    task::{Content, Gone, Outcome, Part, Slot, Task, Was},
+    task::{Outcome, Part, Task},
     timer::Timer,
 };
 

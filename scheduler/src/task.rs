@@ -5,14 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fanfold_protocol::{
-    AttemptId, Digest, Error, TaskId,
-    call::TaskSpec,
-    value::{Output, Stored, Value},
-};
+use fanfold_protocol::{AttemptId, Digest, Error, TaskId, call::TaskSpec};
 
 use crate::{
     executor::Resources,
+    output::Slot,
     slab::{ExecutorIx, JobIx, NodeIx, TaskIx},
     timer::TimerKey,
 };
@@ -218,130 +215,6 @@ pub(crate) struct Feed {
     pub needed: u32,
     /// Attempts blocked in `Next`.
     pub takers: Vec<TaskIx>,
-}
-
-/// One output of a task.
-#[derive(Debug, Default)]
-pub(crate) struct Slot {
-    pub content: Content,
-    /// What keeps it alive: handles, arguments of unfinished tasks, live outputs that name it, the job's end.
-    pub refs: u32,
-    /// Whether it counts in its task's `alive`.
-    pub alive: bool,
-    /// Whether one of `refs` is the handle that its driver (for a put: its own task) got when it was called.
-    pub held: bool,
-    /// What this output keeps alive because its bytes name it.
-    pub nested: Option<Box<[Part]>>,
-    /// First of those who wait for it.
-    pub interest: Option<NodeIx>,
-}
-
-#[derive(Debug, Default)]
-pub(crate) enum Content {
-    #[default]
-    Pending,
-    /// Can be read, or is an alias.
-    Made(Box<Output>),
-    /// Was made; no copy is left.
-    Gone(Box<Gone>),
-}
-
-#[derive(Debug)]
-pub(crate) struct Gone {
-    pub was: Was,
-    /// Given up because nothing referred to it, rather than lost.
-    pub freed: bool,
-}
-
-/// What is left of an output that is gone, to recognise it when it is made again.
-#[derive(Debug)]
-pub(crate) enum Was {
-    Unknown,
-    Stored(Stored),
-    Other(Digest),
-}
-
-impl Was {
-    /// What `output`, whose last copy goes, was.
-    pub fn of(output: Output) -> Self {
-        match output {
-            Output::Stored(stored) => Self::Stored(Stored { at: None, durable: false, ..stored }),
-            other => Self::Other(digest(&other)),
-        }
-    }
-
-    /// Whether `output` is the very copy that is gone.
-    pub fn is_copy(&self, output: &Output) -> bool {
-        matches!((self, output), (Self::Stored(was), Output::Stored(now)) if was.key == now.key)
-    }
-
-    /// Whether `output` is the same output, made by whichever attempt.
-    pub fn is(&self, output: &Output) -> bool {
-        match (self, output) {
-            (Self::Unknown, _) => true,
-            (Self::Stored(was), Output::Stored(now)) => was.meta == now.meta && was.refs == now.refs,
-            (Self::Other(was), Output::Inline(_) | Output::Alias(_)) => *was == digest(output),
-            _ => false,
-        }
-    }
-}
-
-/// Whether two outputs are the same but for where and by which attempt they were stored.
-pub(crate) fn same(a: &Output, b: &Output) -> bool {
-    match (a, b) {
-        (Output::Stored(a), Output::Stored(b)) => a.meta == b.meta && a.refs == b.refs,
-        (a, b) => a == b,
-    }
-}
-
-fn digest(output: &Output) -> Digest {
-    match output {
-        Output::Inline(payload) => {
-            let refs: Vec<u8> = payload.refs.iter().flat_map(|id| part_bytes(id.task, id.output)).collect();
-            Digest::of_parts(&[b"inline", &payload.bytes, &refs])
-        }
-        Output::Alias(value) => match value.as_ref() {
-            Value::Partition(id) => Digest::of_parts(&[b"partition", &part_bytes(id.task, id.output)]),
-            Value::Blocks { partition, first, count } => Digest::of_parts(&[
-                b"blocks",
-                &part_bytes(partition.task, partition.output),
-                &first.to_be_bytes(),
-                &count.to_be_bytes(),
-            ]),
-            Value::Object(range) => Digest::of_parts(&[
-                b"object",
-                range.key.as_bytes(),
-                range.etag.as_deref().unwrap_or_default().as_bytes(),
-                &range.offset.to_be_bytes(),
-                &range.length.unwrap_or(u64::MAX).to_be_bytes(),
-            ]),
-            Value::Inline(payload) => digest(&Output::Inline(payload.clone())),
-        },
-        Output::Stored(stored) => Digest::of(&stored.meta.crc32c.to_be_bytes()),
-    }
-}
-
-fn part_bytes(task: TaskId, output: u32) -> [u8; 20] {
-    let mut bytes = [0; 20];
-    bytes[..16].copy_from_slice(&task.0);
-    bytes[16..].copy_from_slice(&output.to_be_bytes());
-    bytes
-}
-
-impl Slot {
-    pub fn stored(&self) -> Option<&Stored> {
-        match &self.content {
-            Content::Made(output) => match output.as_ref() {
-                Output::Stored(stored) => Some(stored),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-
-    pub fn is_gone(&self) -> bool {
-        matches!(self.content, Content::Gone(_))
-    }
 }
 
 impl Task {

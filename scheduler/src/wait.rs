@@ -11,8 +11,9 @@ use fanfold_protocol::{
 use crate::{
     Scheduler,
     interest::Resolved,
+    output::{Content, Was},
     slab::TaskIx,
-    task::{Blocked, Content, Part, Wait, Was},
+    task::{Blocked, Part, Wait},
     timer::Timer,
 };
 

@@ -15,6 +15,7 @@ const SOMETIMES: &[&str] = &[
     "a copy could not be read",
     "a copy rotted",
     "a gateway started from a journal",
+    "a deadline passed",
     "a generator was held back",
     "a job was cancelled",
     "a job went on with what had been committed",

@@ -5,22 +5,23 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use bytes::Bytes;
 use fanfold_protocol::{
     AttemptId, Code, Error, ExecutorId, Kind, PartitionId, TaskId,
-    call::{Call, Durability, Options, Placement},
-    message::{Assignment, FromExecutor, ToExecutor, Usage},
-    value::{Output, PartitionMeta, Payload, Stored, StoredKey, Value},
+    call::{Call, Options, Placement},
+    message::{Assignment, FromExecutor, ToExecutor},
+    value::{Output, Value},
 };
 
 use super::{
-    program::{self, Arg, Fails, Op, Program, Return, Shape, error_value, mix},
-    world::{Data, Machines},
+    making::payload,
+    program::{Arg, Op, Program, Shape, Wish, error_value, mix},
+    reading::{Purpose, Reading},
+    world::Machines,
 };
 
 /// One step of an operation.
 #[derive(Clone, Debug)]
-enum Micro {
+pub(super) enum Micro {
     Operation(usize),
     /// Reads a value and what it names, at a depth; at depth 0 the sum is added to the program's.
     Read(PartitionId),
@@ -47,32 +48,12 @@ enum Micro {
 
 /// Why an attempt does not go on.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Held {
+pub(super) enum Held {
     /// It computes until it is called again.
     Computing,
     Waiting(u64),
     Asking(u64),
     Credit,
-}
-
-/// A value that is being read with all that it names.
-#[derive(Debug)]
-struct Reading {
-    /// Values still to be added, and where.
-    stack: Vec<Frame>,
-    purpose: Purpose,
-}
-
-#[derive(Debug)]
-struct Frame {
-    sum: u64,
-    left: Vec<PartitionId>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Purpose {
-    Argument(usize),
-    Future,
 }
 
 #[derive(Debug)]
@@ -82,30 +63,22 @@ pub struct Machine {
     pub memory: u64,
     pub cpu_millis: u32,
     pub is_generator: bool,
-    assignment: Assignment,
-    program: usize,
-    todo: VecDeque<Micro>,
-    held: Option<Held>,
-    reading: Option<Reading>,
-    args_left: VecDeque<usize>,
-    registers: Vec<PartitionId>,
-    sum: u64,
-    known: BTreeMap<PartitionId, Result<Output, Error>>,
-    calls: u64,
-    waits: u64,
-    puts: u32,
-    yields: u32,
-    below: u32,
+    pub(super) assignment: Assignment,
+    pub(super) program: usize,
+    pub(super) todo: VecDeque<Micro>,
+    pub(super) held: Option<Held>,
+    pub(super) reading: Option<Reading>,
+    pub(super) args_left: VecDeque<usize>,
+    pub(super) registers: Vec<PartitionId>,
+    pub(super) sum: u64,
+    pub(super) known: BTreeMap<PartitionId, Result<Output, Error>>,
+    pub(super) calls: u64,
+    pub(super) waits: u64,
+    pub(super) puts: u32,
+    pub(super) yields: u32,
+    pub(super) below: u32,
     /// What a lying program adds to its results.
-    noise: u64,
-}
-
-/// What reading one partition gave.
-enum Fetched {
-    Data(Data),
-    Failed(Code),
-    /// It has to be waited for.
-    Absent,
+    pub(super) noise: u64,
 }
 
 impl Machine {
@@ -176,7 +149,7 @@ impl Machine {
         }
     }
 
-    fn woken(&mut self, ready: Vec<(u32, Result<Output, Error>)>, world: &mut Machines) {
+    pub(super) fn woken(&mut self, ready: Vec<(u32, Result<Output, Error>)>, world: &mut Machines) {
         if self.reading.is_some() || matches!(self.todo.front(), Some(Micro::Ignore(_))) {
             let id = self.awaited();
             if let (Some(id), Some((_, result))) = (id, ready.into_iter().next()) {
@@ -205,7 +178,7 @@ impl Machine {
     }
 
     /// The one partition that a read or an ignoring wait is for.
-    fn awaited(&self) -> Option<PartitionId> {
+    pub(super) fn awaited(&self) -> Option<PartitionId> {
         match (&self.reading, self.todo.front()) {
             (Some(reading), _) => reading.stack.last()?.left.last().copied(),
             (None, Some(Micro::Ignore(id))) => Some(*id),
@@ -213,7 +186,7 @@ impl Machine {
         }
     }
 
-    fn some_ready(
+    pub(super) fn some_ready(
         &mut self,
         mut on: Vec<PartitionId>,
         follow: Option<usize>,
@@ -244,7 +217,7 @@ impl Machine {
         }
     }
 
-    fn answered(&mut self, result: Result<Option<PartitionId>, Error>) {
+    pub(super) fn answered(&mut self, result: Result<Option<PartitionId>, Error>) {
         let Some(Micro::Take { generator, output, most }) = self.todo.pop_front() else { return };
         match result {
             Ok(Some(id)) => {
@@ -275,7 +248,7 @@ impl Machine {
         false
     }
 
-    fn next_micro(&mut self, world: &mut Machines) -> bool {
+    pub(super) fn next_micro(&mut self, world: &mut Machines) -> bool {
         if let Some(n) = self.args_left.pop_front() {
             self.read_argument(n, world);
             return false;
@@ -317,7 +290,7 @@ impl Machine {
         false
     }
 
-    fn operate(&mut self, op: Op, world: &mut Machines) {
+    pub(super) fn operate(&mut self, op: Op, world: &mut Machines) {
         let register = |n: &usize| self.registers[*n];
         match op {
             Op::Work(0) => {}
@@ -356,7 +329,7 @@ impl Machine {
         }
     }
 
-    fn call(&mut self, program: usize, args: &[Arg], world: &mut Machines) -> Vec<PartitionId> {
+    pub(super) fn call(&mut self, program: usize, args: &[Arg], world: &mut Machines) -> Vec<PartitionId> {
         let value = |arg: &Arg| match arg {
             Arg::Inline(value) => Value::Inline(payload(*value, Shape::Inline, Vec::new())),
             Arg::Register(n) => Value::Partition(self.registers[*n]),
@@ -367,10 +340,20 @@ impl Machine {
         self.call_values(program, values, world)
     }
 
-    fn call_values(&mut self, program: usize, args: Vec<Value>, world: &mut Machines) -> Vec<PartitionId> {
+    pub(super) fn call_values(
+        &mut self,
+        program: usize,
+        args: Vec<Value>,
+        world: &mut Machines,
+    ) -> Vec<PartitionId> {
         let callee = &world.programs[program];
         let outputs = if callee.generator { 0 } else { callee.returns.len() as u32 };
-        let placement = if callee.spread { Placement::Spread } else { Placement::Local };
+        let placement = match (callee.wish, args.iter().find_map(|value| value.needs())) {
+            (Wish::Spread, _) => Placement::Spread,
+            (Wish::Near, Some(id)) => Placement::Near(id),
+            (Wish::Here, _) => Placement::On { executor: self.executor, strict: world.nothing_lost },
+            _ => Placement::Local,
+        };
         let call = Call {
             function: None,
             entry: program.to_string(),
@@ -385,223 +368,24 @@ impl Machine {
         (0..outputs).map(|output| PartitionId { task, output }).collect()
     }
 
-    fn put(&mut self, shape: Shape, world: &mut Machines) {
-        let output = PartitionId::FIRST_PUT + self.puts;
-        self.puts += 1;
-        let value = program::put_value(self.program, self.sum).wrapping_add(self.noise);
-        let value = self.make(output, value, shape, Vec::new(), world);
-        self.registers.push(PartitionId { task: self.attempt.task, output });
-        self.send(FromExecutor::Put { attempt: self.attempt, output, value }, world);
-    }
-
-    fn give(&mut self, shape: Shape, world: &mut Machines) {
-        if self.yields >= self.below {
-            world.note("a generator was held back");
-            self.held = Some(Held::Credit);
-            return;
-        }
-        self.todo.pop_front();
-        let output = self.yields;
-        self.yields += 1;
-        let value = program::output_value(self.program, self.sum, output as usize).wrapping_add(self.noise);
-        let value = self.make(output, value, shape, Vec::new(), world);
-        self.send(FromExecutor::Yield { attempt: self.attempt, output, value }, world);
-    }
-
-    fn wait(&mut self, on: Vec<PartitionId>, count: u32, timeout_ms: Option<u64>, world: &mut Machines) {
+    pub(super) fn wait(
+        &mut self,
+        on: Vec<PartitionId>,
+        count: u32,
+        timeout_ms: Option<u64>,
+        world: &mut Machines,
+    ) {
         let wait = self.waits;
         self.waits += 1;
         self.held = Some(Held::Waiting(wait));
         self.send(FromExecutor::Wait { attempt: self.attempt, wait, on, count, timeout_ms }, world);
     }
 
-    fn read_argument(&mut self, n: usize, world: &mut Machines) {
-        let purpose = Purpose::Argument(n);
-        match self.assignment.args[n].value.clone() {
-            Value::Inline(payload) => {
-                let (value, refs) = (inline_value(&payload), payload.refs);
-                self.begin_reading(refs, value, purpose);
-            }
-            Value::Partition(id) | Value::Blocks { partition: id, .. } => {
-                self.begin_reading(vec![id], 0, purpose);
-            }
-            Value::Object(_) => world.violation("an object appeared from nowhere".to_owned()),
-        }
-    }
-
-    /// Starts adding up `left` and all they name to `sum`. What is read directly is not mixed, what is named is.
-    fn begin_reading(&mut self, left: Vec<PartitionId>, sum: u64, purpose: Purpose) {
-        let stack = vec![Frame { sum, left }];
-        self.reading = Some(Reading { stack, purpose });
-    }
-
-    fn read_on(&mut self, world: &mut Machines) -> bool {
-        let Some(mut reading) = self.reading.take() else { return false };
-        let names_only = self.names_only(reading.purpose);
-        let direct = |stack: &[Frame]| stack.len() == 1 && !names_only;
-        let Some(frame) = reading.stack.last_mut() else { return false };
-        let Some(&id) = frame.left.last() else {
-            let done = frame.sum;
-            reading.stack.pop();
-            let mixed = if direct(&reading.stack) { done } else { mix(done) };
-            let Some(frame) = reading.stack.last_mut() else {
-                return self.have_read(Ok(done), reading.purpose, world);
-            };
-            frame.left.pop();
-            frame.sum = frame.sum.wrapping_add(mixed);
-            self.reading = Some(reading);
-            return false;
-        };
-        match self.fetch(id, world) {
-            Fetched::Data(data) => reading.stack.push(Frame { sum: data.value, left: data.refs }),
-            Fetched::Failed(code) if direct(&reading.stack) => {
-                return self.have_read(Err(code), reading.purpose, world);
-            }
-            Fetched::Failed(code) => {
-                if let Some(frame) = reading.stack.last_mut() {
-                    frame.left.pop();
-                    frame.sum = frame.sum.wrapping_add(mix(error_value(code)));
-                }
-            }
-            Fetched::Absent => self.wait(vec![id], 1, None, world),
-        }
-        self.reading = Some(reading);
-        false
-    }
-
-    /// Whether the value being read is an inline argument: then even the first level is named and not direct.
-    fn names_only(&self, purpose: Purpose) -> bool {
-        match purpose {
-            Purpose::Argument(n) => matches!(self.assignment.args[n].value, Value::Inline(_)),
-            Purpose::Future => false,
-        }
-    }
-
-    fn have_read(&mut self, result: Result<u64, Code>, purpose: Purpose, world: &mut Machines) -> bool {
-        match (result, purpose) {
-            (Ok(value), Purpose::Argument(n)) => {
-                self.sum = self.sum.wrapping_add(program::argument_value(value, n));
-            }
-            (Err(code), Purpose::Argument(_)) => {
-                return self.fail(error(code, "an argument failed after all"), world);
-            }
-            (Ok(value), Purpose::Future) => self.sum = self.sum.wrapping_add(mix(value)),
-            (Err(_), Purpose::Future) if self.text(world).strict => {
-                return self.fail(error(Code::ErrorReturned, "a callee failed"), world);
-            }
-            (Err(code), Purpose::Future) => self.sum = self.sum.wrapping_add(mix(error_value(code))),
-        }
-        false
-    }
-
-    fn fetch(&mut self, id: PartitionId, world: &mut Machines) -> Fetched {
-        match self.known.get(&id) {
-            None => Fetched::Absent,
-            Some(Err(error)) => Fetched::Failed(error.code),
-            Some(Ok(Output::Inline(payload))) => {
-                Fetched::Data(Data { value: inline_value(payload), refs: payload.refs.clone() })
-            }
-            Some(Ok(Output::Stored(stored))) => match world.read(self.executor, stored) {
-                Some(data) => Fetched::Data(data),
-                None => {
-                    let key = stored.key;
-                    world.could_not_read(self.attempt, stored);
-                    self.known.remove(&id);
-                    self.send(FromExecutor::Lost { attempt: self.attempt, key }, world);
-                    Fetched::Absent
-                }
-            },
-            Some(Ok(Output::Alias(value))) => {
-                world.violation(format!("{:?} was given {value:?} unresolved", self.attempt));
-                Fetched::Failed(Code::Internal)
-            }
-        }
-    }
-
-    fn finish(&mut self, world: &mut Machines) -> bool {
-        let text = self.text(world).clone();
-        match text.fails {
-            Fails::Always(code) => return self.fail(error(code, "it always does"), world),
-            Fails::Once if world.first_time(self.attempt.task) => {
-                return self.fail(error(Code::ErrorReturned, "only once").retryable(true), world);
-            }
-            _ => {}
-        }
-        let outputs = text.returns.iter().enumerate().filter(|_| !text.generator);
-        let outputs: Vec<Output> = outputs.map(|(n, output)| self.output(n, output, world)).collect();
-        self.send_finished(Ok(outputs), world);
-        true
-    }
-
-    fn output(&mut self, n: usize, output: &Return, world: &mut Machines) -> Output {
-        let value = program::output_value(self.program, self.sum, n).wrapping_add(self.noise);
-        match output {
-            Return::Alias(register) => Output::Alias(Box::new(Value::Partition(self.registers[*register]))),
-            Return::Data(_) => self.make(n as u32, value, output.shape(), Vec::new(), world),
-            Return::Naming(_, registers) => {
-                let refs = registers.iter().map(|register| self.registers[*register]).collect();
-                self.make(n as u32, value, output.shape(), refs, world)
-            }
-        }
-    }
-
-    fn make(
-        &mut self,
-        output: u32,
-        value: u64,
-        shape: Shape,
-        refs: Vec<PartitionId>,
-        world: &mut Machines,
-    ) -> Output {
-        let Shape::Stored(bytes) = shape else { return Output::Inline(payload(value, shape, refs)) };
-        let key = StoredKey {
-            job: self.assignment.job,
-            partition: PartitionId { task: self.attempt.task, output },
-            epoch: self.attempt.epoch,
-            attempt: self.attempt.number,
-        };
-        let eager = self.assignment.durability == Durability::Eager;
-        let data = Data { value, refs: refs.clone() };
-        world.write(self.executor, key, data, self.assignment.durability);
-        let meta = PartitionMeta { bytes, blocks: 1, crc32c: value as u32 };
-        Output::Stored(Stored { key, meta, at: Some(self.executor), durable: eager, refs })
-    }
-
-    fn fail(&mut self, error: Error, world: &mut Machines) -> bool {
-        self.send_finished(Err(error), world);
-        true
-    }
-
-    pub fn send_finished(&mut self, result: Result<Vec<Output>, Error>, world: &mut Machines) {
-        let usage = Usage { run_us: 1, ..Usage::default() };
-        let message = FromExecutor::Finished { attempt: self.attempt, result, usage, logs: Bytes::new() };
-        self.send(message, world);
-    }
-
-    fn send(&self, message: FromExecutor, world: &mut Machines) {
+    pub(super) fn send(&self, message: FromExecutor, world: &mut Machines) {
         world.send(self.executor, Some(self.attempt), message);
     }
 
-    fn text<'a>(&self, world: &'a Machines) -> &'a Program {
+    pub(super) fn text<'a>(&self, world: &'a Machines) -> &'a Program {
         &world.programs[self.program]
     }
-}
-
-fn payload(value: u64, shape: Shape, refs: Vec<PartitionId>) -> Payload {
-    let mut bytes = value.to_le_bytes().to_vec();
-    if matches!(shape, Shape::Large) {
-        bytes.resize(400, 0);
-    }
-    Payload { bytes: bytes.into(), refs }
-}
-
-pub fn inline_value(payload: &Payload) -> u64 {
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(&payload.bytes[..8]);
-    u64::from_le_bytes(bytes)
-}
-
-fn error(code: Code, message: &'static str) -> Error {
-    let kind = if code == Code::Timeout { Kind::Limit } else { Kind::Guest };
-    Error::new(kind, code, message)
 }

@@ -25,12 +25,17 @@
 //! schedulers; nothing is remembered; everything that no result consists of was freed; and where nothing was lost, no
 //! task ran more often than its own failures explain and every copy could be read.
 
+mod check;
+mod faults;
 mod machine;
+mod making;
 mod owner;
 mod plan;
 mod program;
+mod reading;
 mod run;
 mod trace;
+mod watch;
 mod world;
 
 pub use run::{Report, run};

@@ -50,17 +50,20 @@ pub struct Owner {
     pub jobs: Vec<JobRun>,
     pub names: BTreeMap<TaskId, String>,
     pub wake_at_ms: Option<u64>,
+    /// Whether some calls have deadlines.
+    deadlines: bool,
     committed: BTreeSet<TaskId>,
 }
 
 impl Owner {
-    pub fn new(jobs: Vec<JobRun>) -> Self {
+    pub fn new(jobs: Vec<JobRun>, deadlines: bool) -> Self {
         Self {
             scheduler: None,
             journal: Vec::new(),
             jobs,
             names: BTreeMap::new(),
             wake_at_ms: None,
+            deadlines,
             committed: BTreeSet::new(),
         }
     }
@@ -150,6 +153,7 @@ impl Owner {
     /// Resolves a call; a call that makes no sense is refused.
     pub fn resolve(
         &mut self,
+        now_ms: u64,
         programs: &[Program],
         message: &FromExecutor,
     ) -> Option<(TaskId, Result<TaskSpec, Error>)> {
@@ -160,7 +164,10 @@ impl Owner {
         self.names.insert(task, format!("{parent}/{index}"));
         let program: usize = entry.parse().ok()?;
         let callee = &programs[program];
-        let spec = spec(task, Some(attempt.task), program, callee, args.clone(), options.placement);
+        let mut spec = spec(task, Some(attempt.task), program, callee, args.clone(), options.placement);
+        if self.deadlines && task.0[0] < 12 {
+            spec.deadline_at_ms = Some(now_ms + u64::from(task.0[1]));
+        }
         Some((task, Ok(spec)))
     }
 }

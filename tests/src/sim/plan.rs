@@ -3,7 +3,7 @@
 use fanfold_protocol::{Code, call::Durability};
 use rand::{Rng as _, rngs::SmallRng};
 
-use super::program::{Arg, Fails, Op, Program, Return, Shape};
+use super::program::{Arg, Fails, Op, Program, Return, Shape, Wish};
 
 /// Everything a run does that its own course does not decide.
 #[derive(Debug)]
@@ -57,10 +57,12 @@ impl Plan {
         let programs = std::mem::take(&mut maker.programs);
         let executors = (0..rng.random_range(1..=4)).map(|_| rng.random_range(1..=4) * 1000).collect();
         let calm = rng.random_ratio(1, 8);
+        let programs_memory = programs.len() as u64;
         Self {
             programs,
             executors,
-            executor_memory: rng.random_range(150..=600),
+            // Enough for every driver to wait at once, and little more.
+            executor_memory: rng.random_range(100..=600) + programs_memory,
             delay_ms: *pick(rng, &[0, 1, 3, 10, 60]),
             journal_ms: *pick(rng, &[0, 5, 50, 200]),
             duplicates: *pick(rng, &[0, 0, 30, 150]),
@@ -109,7 +111,8 @@ struct Maker<'a> {
 
 impl Maker<'_> {
     fn job(&mut self, n: u64) -> JobPlan {
-        self.tasks_left = self.rng.random_range(4..=60);
+        let large = self.rng.random_ratio(1, 40);
+        self.tasks_left = if large { 300 } else { self.rng.random_range(4..=60) };
         let depth = self.rng.random_range(1..=3);
         let program = self.driver(depth);
         // A root is retried where it may be; what fails once must not use that up over many restarts.
@@ -148,7 +151,7 @@ impl Maker<'_> {
             memory,
             memory_taken: memory,
             memory_max: memory,
-            spread: self.rng.random_ratio(1, 5),
+            wish: *pick(self.rng, &[Wish::Local, Wish::Local, Wish::Local, Wish::Spread, Wish::Near, Wish::Here]),
             durability: *pick(self.rng, &durabilities),
             deterministic: !(self.random_tasks && self.rng.random_ratio(1, 6)),
             lies: self.random_tasks && self.rng.random_ratio(1, 8),

@@ -22,11 +22,22 @@ pub struct Program {
     pub memory: u64,
     pub memory_taken: u64,
     pub memory_max: u64,
-    pub spread: bool,
+    pub wish: Wish,
     pub durability: Durability,
     pub deterministic: bool,
     /// Planted: its result varies by attempt although it says it does not.
     pub lies: bool,
+}
+
+/// Where a program's caller would have it run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wish {
+    Local,
+    Spread,
+    /// Near the first of its arguments that is a partition.
+    Near,
+    /// Where its caller is; nowhere else, if no executor can be lost.
+    Here,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

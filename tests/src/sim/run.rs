@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fanfold_protocol::{
-    AttemptId, Code, Error, ExecutorId, JobId, Kind, TaskId,
+    AttemptId, ExecutorId, JobId, TaskId,
     message::{FromExecutor, Offer, ToExecutor},
     record::Record,
     value::{Output, StoredKey},
@@ -12,10 +12,10 @@ use fanfold_scheduler::{Command, Event, JobEnd, JobStart, Replay, Scheduler};
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 
 use super::{
-    machine::{self, Machine},
+    machine::Machine,
     owner::{Fate, JobRun, Owner},
     plan::{Fault, Plan},
-    program::{self, Future},
+    program,
     trace::Trace,
     world::{Happening, Machines, Node},
 };
@@ -45,36 +45,36 @@ pub fn run(seed: u64, print: bool) -> Report {
     Run::new(plan, rng, print).play()
 }
 
-struct Run {
-    plan: Plan,
-    world: Machines,
-    owner: Owner,
-    trace: Trace,
-    next_executor: u64,
+pub(super) struct Run {
+    pub(super) plan: Plan,
+    pub(super) world: Machines,
+    pub(super) owner: Owner,
+    pub(super) trace: Trace,
+    pub(super) next_executor: u64,
     /// Attempts that were started, by task: no token is used twice.
-    started: BTreeSet<AttemptId>,
-    runs: BTreeMap<TaskId, u32>,
-    own_failures: BTreeMap<TaskId, u32>,
+    pub(super) started: BTreeSet<AttemptId>,
+    pub(super) runs: BTreeMap<TaskId, u32>,
+    pub(super) own_failures: BTreeMap<TaskId, u32>,
     /// Tasks that have finished well in this epoch.
-    finished: BTreeSet<TaskId>,
+    pub(super) finished: BTreeSet<TaskId>,
     /// What each wait asked for, and those that were answered short.
-    waits: BTreeMap<(TaskId, u64), (u32, usize)>,
+    pub(super) waits: BTreeMap<(TaskId, u64), (u32, usize)>,
     /// Waits of each attempt that are recorded.
-    choices: BTreeMap<AttemptId, BTreeMap<u64, u64>>,
-    short: BTreeMap<(TaskId, u64), AttemptId>,
+    pub(super) choices: BTreeMap<AttemptId, BTreeMap<u64, u64>>,
+    pub(super) short: BTreeMap<(TaskId, u64), AttemptId>,
     /// Keys the present owner was told of.
-    told: BTreeSet<StoredKey>,
-    rotted: BTreeSet<StoredKey>,
+    pub(super) told: BTreeSet<StoredKey>,
+    pub(super) rotted: BTreeSet<StoredKey>,
     /// Executors that the present owner has.
-    members: BTreeSet<ExecutorId>,
+    pub(super) members: BTreeSet<ExecutorId>,
     /// Tasks that have waited.
-    drivers: BTreeSet<TaskId>,
+    pub(super) drivers: BTreeSet<TaskId>,
     /// Whether a task that had called others failed by itself and was replayed.
-    replayed: bool,
+    pub(super) replayed: bool,
 }
 
 impl Run {
-    fn new(mut plan: Plan, rng: SmallRng, print: bool) -> Self {
+    pub(super) fn new(mut plan: Plan, rng: SmallRng, print: bool) -> Self {
         let programs = std::mem::take(&mut plan.programs);
         let jobs = plan.jobs.iter().enumerate().map(|(n, job)| JobRun {
             id: JobId(uuid_of(n)),
@@ -85,7 +85,7 @@ impl Run {
             fate: Fate::NotStarted,
             cancelled: false,
         });
-        let owner = Owner::new(jobs.collect());
+        let owner = Owner::new(jobs.collect(), plan.random_tasks);
         let mut world = Machines::new(rng, programs);
         (world.delay_ms, world.duplicates) = (plan.delay_ms, plan.duplicates);
         world.nothing_lost =
@@ -111,7 +111,7 @@ impl Run {
         }
     }
 
-    fn play(mut self) -> Report {
+    pub(super) fn play(mut self) -> Report {
         for (n, program) in self.world.programs.iter().enumerate() {
             self.trace.fact(0, format_args!("program {n}: {program:?}"));
         }
@@ -142,11 +142,11 @@ impl Run {
         Report { violations, seen, hash: self.trace.hash(), happenings }
     }
 
-    fn happen(&mut self, happening: Happening) {
+    pub(super) fn happen(&mut self, happening: Happening) {
         match happening {
-            Happening::ToOwner { epoch, executor, message } => self.to_owner(epoch, executor, *message),
+            Happening::ToOwner { epoch, executor, message } => self.at_owner(epoch, executor, *message),
             Happening::ToExecutor { epoch, executor, message } if epoch == self.world.epoch => {
-                self.to_executor(executor, *message);
+                self.at_executor(executor, *message);
             }
             Happening::ToExecutor { .. } => {}
             Happening::Computed { executor, attempt } => self.resume(executor, attempt, None),
@@ -174,9 +174,7 @@ impl Run {
         }
     }
 
-    // Executors.
-
-    fn join(&mut self, cpu_millis: u32) {
+    pub(super) fn join(&mut self, cpu_millis: u32) {
         let executor = ExecutorId(self.next_executor);
         self.next_executor += 1;
         let offer = Offer { executor, cpu_millis, memory: self.plan.executor_memory, gpu: 0 };
@@ -192,7 +190,7 @@ impl Run {
         }
     }
 
-    fn to_executor(&mut self, executor: ExecutorId, message: ToExecutor) {
+    pub(super) fn at_executor(&mut self, executor: ExecutorId, message: ToExecutor) {
         if let ToExecutor::Free(keys) = &message {
             return self.world.free(executor, keys);
         }
@@ -223,7 +221,7 @@ impl Run {
         }
     }
 
-    fn resume(&mut self, executor: ExecutorId, attempt: AttemptId, message: Option<ToExecutor>) {
+    pub(super) fn resume(&mut self, executor: ExecutorId, attempt: AttemptId, message: Option<ToExecutor>) {
         let node = self.world.nodes.get_mut(&executor);
         let Some(mut machine) = node.and_then(|node| node.machines.remove(&attempt)) else { return };
         match message {
@@ -237,9 +235,7 @@ impl Run {
         self.world.check_room(executor);
     }
 
-    // The owner.
-
-    fn step(&mut self, event: Event) {
+    pub(super) fn step(&mut self, event: Event) {
         match &event {
             Event::ExecutorJoined(offer) => drop(self.members.insert(offer.executor)),
             Event::ExecutorLeft(executor) => drop(self.members.remove(executor)),
@@ -262,7 +258,7 @@ impl Run {
         }
     }
 
-    fn obey(&mut self, command: Command) {
+    pub(super) fn obey(&mut self, command: Command) {
         match command {
             Command::Send { executor, message } => {
                 self.watch_sent(&message);
@@ -285,7 +281,7 @@ impl Run {
         }
     }
 
-    fn record(&mut self, record: Record) {
+    pub(super) fn record(&mut self, record: Record) {
         match &record {
             Record::Waited { task, wait, ready, .. } => self.watch_answer(*task, *wait, ready),
             Record::AttemptFailed { .. } => self.world.note("a root was tried again"),
@@ -306,7 +302,7 @@ impl Run {
         }
     }
 
-    fn job_ended(&mut self, end: Box<JobEnd>) {
+    pub(super) fn job_ended(&mut self, end: Box<JobEnd>) {
         let Some((n, job)) = self.owner.job(end.job) else { return };
         if !matches!(job.fate, Fate::Running) {
             return self.world.violation(format!("job{n} ended twice"));
@@ -318,7 +314,7 @@ impl Run {
         }
     }
 
-    fn start_job(&mut self, n: usize) {
+    pub(super) fn start_job(&mut self, n: usize) {
         if self.owner.scheduler.is_none() {
             return self.world.within(50, Happening::StartJob(n)); // Nobody to accept it; the client tries again.
         }
@@ -326,14 +322,14 @@ impl Run {
         self.begin(n, Replay::default());
     }
 
-    fn begin(&mut self, n: usize, replay: Replay) {
+    pub(super) fn begin(&mut self, n: usize, replay: Replay) {
         let root = self.owner.root(n, &self.world.programs);
         let JobRun { id, recorded, weight, .. } = self.owner.jobs[n];
         let start = JobStart { job: id, root, recorded, weight, replay };
         self.step(Event::JobStarted(Box::new(start)));
     }
 
-    fn to_owner(&mut self, epoch: u64, executor: ExecutorId, message: FromExecutor) {
+    pub(super) fn at_owner(&mut self, epoch: u64, executor: ExecutorId, message: FromExecutor) {
         if epoch != self.world.epoch {
             if self.world.rng.random_bool(0.5) {
                 return;
@@ -342,7 +338,7 @@ impl Run {
         } else if self.members.contains(&executor) {
             self.watch_received(&message);
         }
-        match self.owner.resolve(&self.world.programs, &message) {
+        match self.owner.resolve(self.world.now_ms, &self.world.programs, &message) {
             Some((task, spec)) => {
                 let FromExecutor::Submit { attempt, .. } = message else { return };
                 self.step(Event::Submitted { attempt, task, spec: Box::new(spec) });
@@ -350,325 +346,9 @@ impl Run {
             None => self.step(Event::From { executor, message }),
         }
     }
-
-    // Faults.
-
-    fn fault(&mut self, fault: Fault) {
-        if self.owner.jobs.iter().all(|job| matches!(job.fate, Fate::Announced(_) | Fate::Vanished)) {
-            return;
-        }
-        self.trace.fact(self.world.now_ms, format_args!("fault: {fault:?}"));
-        match fault {
-            Fault::Kill => self.kill_one(),
-            Fault::Join => self.happen(Happening::Join),
-            Fault::Rot => self.rot(),
-            Fault::Gateway { alone } => self.gateway_down(alone),
-            Fault::Cancel(n) => {
-                let job = &mut self.owner.jobs[n];
-                if matches!(job.fate, Fate::Running) && self.owner.scheduler.is_some() {
-                    job.cancelled = true;
-                    let error = Error::new(Kind::Platform, Code::Cancelled, "asked").retryable(false);
-                    let job = job.id;
-                    self.step(Event::Cancel { job, error });
-                }
-            }
-        }
-    }
-
-    fn kill_one(&mut self) {
-        let victims: Vec<ExecutorId> = self.world.nodes.keys().copied().collect();
-        if victims.is_empty() {
-            return;
-        }
-        let victim = victims[self.world.rng.random_range(0..victims.len())];
-        self.kill(victim);
-    }
-
-    fn kill(&mut self, victim: ExecutorId) {
-        self.world.nodes.remove(&victim);
-        self.world.note("an executor died");
-        let epoch = self.world.epoch;
-        self.world.within(100, Happening::Noticed { epoch, executor: victim });
-        self.world.within(1000, Happening::Join);
-    }
-
-    fn rot(&mut self) {
-        let copies: Vec<(ExecutorId, StoredKey)> =
-            self.world.nodes.iter().flat_map(|(id, node)| node.cache.keys().map(|key| (*id, *key))).collect();
-        if copies.is_empty() {
-            return;
-        }
-        let (executor, key) = copies[self.world.rng.random_range(0..copies.len())];
-        self.world.note("a copy rotted");
-        self.rotted.insert(key);
-        self.world.store.remove(&key);
-        if let Some(node) = self.world.nodes.get_mut(&executor) {
-            node.cache.remove(&key);
-            node.freed.insert(key);
-        }
-    }
-
-    fn gateway_down(&mut self, alone: bool) {
-        if self.owner.scheduler.is_none() {
-            return;
-        }
-        self.owner.die(self.world.now_ms);
-        self.world.epoch += 1;
-        self.told.clear();
-        self.members.clear();
-        // Executors end the attempts of an owner they have lost. What is on its way to either may still arrive.
-        for node in self.world.nodes.values_mut() {
-            node.machines.clear();
-        }
-        if !alone {
-            let executors: Vec<ExecutorId> = self.world.nodes.keys().copied().collect();
-            executors.into_iter().for_each(|executor| self.kill(executor));
-        }
-        self.world.within(300, Happening::GatewayUp);
-    }
-
-    fn gateway_up(&mut self) {
-        self.world.note("a gateway started from a journal");
-        self.owner.scheduler = Some(Scheduler::new(self.world.epoch));
-        self.finished.clear();
-        let offers: Vec<Offer> = self.world.nodes.values().map(|node| node.offer.clone()).collect();
-        offers.into_iter().for_each(|offer| self.step(Event::ExecutorJoined(offer)));
-        for n in 0..self.owner.jobs.len() {
-            if !matches!(self.owner.jobs[n].fate, Fate::Running) {
-                continue;
-            }
-            let store = self.plan.owner_probes.then_some(&self.world.store);
-            match self.owner.replay(self.owner.jobs[n].id, store) {
-                Some(replay) => {
-                    if !replay.committed.is_empty() {
-                        self.world.note("a job went on with what had been committed");
-                    }
-                    self.begin(n, replay);
-                }
-                None => self.world.violation(format!("job{n} ended durably and was not announced")),
-            }
-        }
-    }
-
-    // What must hold, and what should be seen at least once.
-
-    fn watch_sent(&mut self, message: &ToExecutor) {
-        match message {
-            ToExecutor::Run(run) => {
-                let task = run.attempt.task;
-                if !self.started.insert(run.attempt) {
-                    self.world.violation(format!("{:?} was started twice", run.attempt));
-                }
-                *self.runs.entry(task).or_default() += 1;
-                let program: usize = run.entry.parse().unwrap_or_default();
-                if run.memory > self.world.programs[program].memory {
-                    self.world.note("memory was doubled");
-                }
-                if self.finished.contains(&task) {
-                    self.world.note("a committed task ran again");
-                }
-            }
-            ToExecutor::Stop { attempt, error } => {
-                self.world.stopped.insert(*attempt);
-                match error.code {
-                    Code::PartitionLost => {
-                        self.world.note("an attempt was started anew for what it had made")
-                    }
-                    Code::Cancelled if error.message.contains("nothing refers") => {
-                        self.world.note("an orphan was cancelled");
-                    }
-                    _ => {}
-                }
-            }
-            ToExecutor::Woken { attempt, wait, ready } => {
-                let choice = self.choices.get(attempt).and_then(|choices| choices.get(wait));
-                let first = choice.and_then(|choice| self.short.get(&(attempt.task, *choice)));
-                if first.is_some_and(|first| first != attempt) {
-                    self.world.note("a short answer was given again to a replay");
-                }
-                for (_, result) in ready {
-                    match result.as_ref().map_err(|error| error.code) {
-                        Err(Code::NonDeterministic) => self.world.note("a lie was found out"),
-                        Err(Code::PartitionLost) => self.world.note("a partition was lost for good"),
-                        Ok(Output::Stored(stored)) if stored.at.is_none() && !stored.durable => {
-                            self.world.note("a replay was told of what was given up");
-                        }
-                        _ => {}
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn watch_answer(&mut self, task: TaskId, wait: u64, ready: &[u32]) {
-        let Some(&(count, _)) = self.waits.get(&(task, wait)) else { return };
-        let latest = self
-            .started
-            .range(AttemptId { task, epoch: 0, number: 0 }..)
-            .take_while(|a| a.task == task)
-            .last();
-        if let Some(&attempt) = latest {
-            if ready.len() < count as usize {
-                self.world.note("a timed-out wait was recorded");
-            }
-            self.short.insert((task, wait), attempt);
-        }
-    }
-
-    fn watch_received(&mut self, message: &FromExecutor) {
-        match message {
-            FromExecutor::Wait { attempt, wait, on, count, timeout_ms } => {
-                if timeout_ms.is_some() || (*count as usize) < on.len() {
-                    let choices = self.choices.entry(*attempt).or_default();
-                    let number = choices.len() as u64;
-                    let number = *choices.entry(*wait).or_insert(number);
-                    self.waits.insert((attempt.task, number), (*count, on.len()));
-                }
-                self.drivers.insert(attempt.task);
-            }
-            FromExecutor::Finished { attempt, result, .. } => self.watch_finished(*attempt, result),
-            FromExecutor::Put { value, .. } | FromExecutor::Yield { value, .. } => {
-                self.told.extend(key_of(value))
-            }
-            _ => {}
-        }
-    }
-
-    fn watch_finished(&mut self, attempt: AttemptId, result: &Result<Vec<Output>, Error>) {
-        match result {
-            Ok(outputs) => {
-                if self.world.stopped.contains(&attempt) {
-                    self.world.note("a late result was fenced");
-                } else {
-                    self.finished.insert(attempt.task);
-                }
-                self.told.extend(outputs.iter().filter_map(key_of));
-            }
-            Err(_) if self.world.stopped.contains(&attempt) => {}
-            Err(_) => {
-                *self.own_failures.entry(attempt.task).or_default() += 1;
-                self.replayed |= self.drivers.contains(&attempt.task);
-            }
-        }
-    }
-
-    fn announce(&mut self, n: usize) {
-        let job = &mut self.owner.jobs[n];
-        let fate = std::mem::replace(&mut job.fate, Fate::Vanished);
-        let Fate::Ended(end) = fate else {
-            job.fate = fate;
-            return;
-        };
-        let expected = job.expected.clone();
-        let cancelled =
-            job.cancelled && end.result.as_ref().is_err_and(|error| error.code == Code::Cancelled);
-        job.fate = Fate::Announced(end.clone());
-        if cancelled {
-            self.world.note("a job was cancelled");
-        } else if !self.plan.random_tasks {
-            self.check_result(n, &end, &expected);
-        }
-    }
-
-    fn check_result(&mut self, n: usize, end: &JobEnd, expected: &Result<Vec<Future>, Code>) {
-        let fails = match expected {
-            Ok(futures) => futures.iter().any(|future| future.is_err()),
-            Err(_) => true,
-        };
-        let wrong = match (&end.result, expected) {
-            (Err(error), _) => (!fails || !program::is_own_error(error.code)).then(|| format!("{error:?}")),
-            (Ok(_), Err(code)) => Some(format!("success, not {code:?}")),
-            (Ok(outputs), Ok(futures)) => {
-                let pairs = outputs.iter().zip(futures);
-                let differs = pairs.filter_map(|(output, future)| self.differs(end, output, future)).next();
-                (outputs.len() != futures.len()).then(|| "a wrong number of outputs".to_owned()).or(differs)
-            }
-        };
-        if let Some(wrong) = wrong {
-            self.world.violation(format!("job{n} gave {wrong}"));
-        }
-    }
-
-    /// How an output of a job that ended differs from what the oracle says.
-    fn differs(&self, end: &JobEnd, output: &Output, expected: &Future) -> Option<String> {
-        let Ok(known) = expected.as_ref() else { return Some("a value instead of an error".to_owned()) };
-        let (value, refs) = match output {
-            Output::Inline(payload) => (machine::inline_value(payload), &payload.refs),
-            Output::Stored(stored) => {
-                let cached = stored.at.and_then(|at| self.world.nodes.get(&at)?.cache.get(&stored.key));
-                match cached.or_else(|| self.world.store.get(&stored.key)) {
-                    Some(data) => (data.value, &stored.refs),
-                    // It may have been lost after the job ended, if it was in one place only.
-                    None if self.rotted.contains(&stored.key) || !stored.durable => return None,
-                    None => return Some(format!("{:?}, which is nowhere", stored.key)),
-                }
-            }
-            Output::Alias(value) => return Some(format!("an unresolved alias {value:?}")),
-        };
-        if value != known.value || refs.len() != known.names.len() {
-            return Some(format!("{value}, not {}", known.value));
-        }
-        let mut named = refs.iter().zip(&known.names);
-        named.find_map(|(id, name)| match end.kept.iter().find(|(kept, _)| kept == id) {
-            Some((_, output)) => self.differs(end, output, name),
-            // Kept under the name of what it is an alias of, or failed.
-            None => None,
-        })
-    }
-
-    fn check_at_the_end(&mut self) {
-        for (n, job) in self.owner.jobs.iter().enumerate() {
-            if !matches!(job.fate, Fate::Announced(_) | Fate::Vanished) {
-                self.world.violations.push(format!("job{n} never ended: {:?}", job.fate));
-            }
-        }
-        match &self.owner.scheduler {
-            Some(scheduler) if scheduler.is_empty() => {}
-            Some(_) => self.world.violations.push("the scheduler still remembers something".to_owned()),
-            None => self.world.violations.push("the gateway never came back".to_owned()),
-        }
-        self.check_freed();
-        self.check_runs();
-    }
-
-    /// Whatever the last owner was told of and no result consists of was freed.
-    fn check_freed(&mut self) {
-        let mut kept = BTreeSet::new();
-        for job in &self.owner.jobs {
-            if let Fate::Announced(end) = &job.fate {
-                kept.extend(end.kept.iter().filter_map(|(_, output)| key_of(output)));
-            }
-        }
-        let cached = self.world.nodes.values().flat_map(|node| node.cache.keys());
-        let left = cached.chain(self.world.store.keys());
-        let mut garbage = left.filter(|key| {
-            self.told.contains(*key) && !kept.contains(*key) && !self.world.unswept.contains(*key)
-        });
-        if let Some(key) = garbage.next() {
-            let name = self.owner.names.get(&key.partition.task).cloned().unwrap_or_default();
-            let what = format!("output {} of {name}, {key:?}, was never freed", key.partition.output);
-            self.world.violations.push(what);
-        }
-    }
-
-    /// Where nothing was lost and nothing replayed, no task ran more often than its own failures explain.
-    fn check_runs(&mut self) {
-        if !self.world.nothing_lost || self.replayed || self.plan.random_tasks {
-            return;
-        }
-        self.world.note("a run lost nothing");
-        for (task, runs) in &self.runs {
-            let failures = self.own_failures.get(task).copied().unwrap_or_default();
-            if *runs > failures + 1 {
-                let name = self.owner.names.get(task).cloned().unwrap_or_default();
-                self.world.violations.push(format!("{name} ran {runs} times with {failures} failures"));
-            }
-        }
-    }
 }
 
-fn key_of(output: &Output) -> Option<StoredKey> {
+pub(super) fn key_of(output: &Output) -> Option<StoredKey> {
     match output {
         Output::Stored(stored) => Some(stored.key),
         _ => None,

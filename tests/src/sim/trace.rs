@@ -149,7 +149,7 @@ impl Show<'_> {
             Output::Inline(payload) => {
                 format!(
                     "inline {}[{}]",
-                    super::machine::inline_value(payload) % 10_000,
+                    super::making::inline_value(payload) % 10_000,
                     self.parts(&payload.refs)
                 )
             }
