@@ -187,7 +187,7 @@ pub(super) async fn run(
     let (mut parts, body) = reply.response.into_parts();
     head::complete(&mut parts.headers, &callable, id, &steps);
     let call = Call::new(flight, id, reply.logs, permit);
-    let streamed = Streamed::new(body, callable.version.manifest.body_max, call);
+    let streamed = Streamed::new(body, callable.version.manifest.body_max, call)?;
     Ok(Response::from_parts(parts, Outbound::Direct(Box::new(streamed))))
 }
 

@@ -21,6 +21,7 @@ use crate::metrics::InFlight;
 /// A response body and what its call occupies.
 pub(crate) struct Streamed {
     body: Body,
+    bytes_max: u64,
     /// Bytes that may still pass.
     left: u64,
     _call: Call,
@@ -41,8 +42,16 @@ impl Call {
 }
 
 impl Streamed {
-    pub(super) fn new(body: Body, bytes_max: u64, call: Call) -> Self {
-        Self { body, left: bytes_max, _call: call }
+    /// `body` on behalf of `call`.
+    ///
+    /// # Errors
+    /// `limit` / `output-too-large` where it says already that it is longer than `bytes_max`: better a clear error
+    /// than a response that breaks off.
+    pub(super) fn new(body: Body, bytes_max: u64, call: Call) -> Result<Self, Error> {
+        if body.size_hint().lower() > bytes_max {
+            return Err(too_long(bytes_max));
+        }
+        Ok(Self { body, bytes_max, left: bytes_max, _call: call })
     }
 
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
@@ -58,8 +67,7 @@ impl Streamed {
             }
             None => {
                 // The head is out already: all that can be done is to break the response off.
-                let why = "the function's response is longer than its manifest's body_max";
-                Poll::Ready(Some(Err(Error::new(Kind::Limit, Code::OutputTooLarge, why))))
+                Poll::Ready(Some(Err(too_long(self.bytes_max))))
             }
         }
     }
@@ -71,6 +79,12 @@ impl Streamed {
     pub(crate) fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
     }
+}
+
+fn too_long(bytes_max: u64) -> Error {
+    let why =
+        format!("the function's response is longer than {bytes_max} bytes, the body_max of its manifest");
+    Error::new(Kind::Limit, Code::OutputTooLarge, why)
 }
 
 impl Drop for Call {

@@ -4,7 +4,7 @@ use axum::{
     extract::State,
     response::{IntoResponse as _, Response},
 };
-use fanfold_protocol::rest::Problem;
+use fanfold_protocol::{Code, Error, Kind, rest::Problem};
 use http::header;
 
 use super::{Answer, Gateway};
@@ -23,11 +23,15 @@ pub(super) async fn healthz() -> &'static str {
 /// Whether requests should be sent here. Needs no token.
 #[utoipa::path(
     get, path = "/readyz", tag = "operations",
-    responses((status = 200, description = "`ready`"), (status = 503, description = "Shutting down", body = Problem)),
+    responses((status = 200, description = "`ready`"), (status = 503, description = "Shutting down, or cannot go on", body = Problem)),
 )]
 pub(super) async fn readyz(State(shared): Gateway) -> Answer<&'static str> {
     if shared.draining.has_begun() {
         return Err(Draining::error().into());
+    }
+    // An owner that gave up (another gateway took its journal over) does not answer any more.
+    if let Err(error) = shared.owner.metrics().await {
+        return Err(Error::new(Kind::Overloaded, Code::Draining, error.message).into());
     }
     Ok("ready\n")
 }

@@ -136,7 +136,11 @@ async fn bodies_are_capped_and_refused_clients_hear_why() {
     client.post("/function/up", "x".repeat(9 << 20)).await.problem(413, "body-too-large");
     client.post("/async-function/up", "x".repeat(9 << 20)).await.problem(413, "body-too-large");
     client.post("/function/nobody", "x".repeat(9 << 20)).await.problem(404, "function");
-    assert!(client.try_get("/function/site/big").await.is_err(), "a response over body_max breaks off");
+    client.get("/function/site/big").await.problem(502, "output-too-large");
+    assert!(
+        client.try_get("/function/site/drip").await.is_err(),
+        "a response that turns out too long breaks off"
+    );
     gateway.shutdown().await;
 }
 

@@ -12,8 +12,10 @@ use fanfold_protocol::{
     function::{ComponentInfo, ComponentKind, FunctionVersion},
 };
 use fanfold_store::Store;
+use futures::stream;
 use http::{Request, Response};
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::Frame;
 use tokio::sync::Semaphore;
 
 use crate::body;
@@ -104,6 +106,10 @@ impl State {
                 Ok(reply(body::whole(vec![0; 65 << 10].into())))
             }
             "/big" => Ok(reply(body::whole(vec![0; 2 << 10].into()))),
+            "/drip" => {
+                let chunks = (0..2).map(|_| Ok(Frame::data(Bytes::from(vec![0; 1 << 10]))));
+                Ok(reply(Body::new(StreamBody::new(stream::iter(chunks)))))
+            }
             "/log" => {
                 let reply = reply(body::empty());
                 *reply.logs.lock().unwrap() = b"{\"line\":\"hi\"}\n".to_vec();
