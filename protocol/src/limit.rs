@@ -75,9 +75,9 @@ pub const DEAD_LETTER_KEPT_MS: u64 = 14 * 24 * 3_600_000;
 pub const ANSWERS_KEPT_BYTES_MAX: usize = 256 << 20;
 /// Task graphs of ended jobs that can still be looked at.
 pub const GRAPHS_KEPT_MAX: usize = 100;
-/// Segments after which a checkpoint is written: a restart reads at most about this many.
+/// Segments after which a checkpoint is written, as long as it is not longer than what it saves a restart from reading.
 pub const CHECKPOINT_SEGMENTS: u64 = 1000;
-/// Bytes of entries after which a checkpoint is written.
+/// Bytes of entries after which a checkpoint is written, under the same condition.
 pub const CHECKPOINT_BYTES: u64 = 64 << 20;
 /// Time between two updates of a watched job: ten a second is what an eye can follow.
 pub const WATCH_INTERVAL_MS: u64 = 100;

@@ -1,6 +1,6 @@
 //! The owner's clock: Unix milliseconds that never go back while the process lives.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -15,9 +15,7 @@ pub struct Clock {
 impl Clock {
     /// A clock that starts at the present wall time.
     pub fn start() -> Self {
-        #[allow(clippy::disallowed_methods, reason = "the one place of ownership that reads the wall clock")]
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { unix_ms: u64::try_from(since_epoch.as_millis()).unwrap_or(0), started: Instant::now() }
+        Self { unix_ms: crate::clock::now_ms(), started: Instant::now() }
     }
 
     /// Unix milliseconds.

@@ -8,10 +8,12 @@ use fanfold_protocol::{
     value::{Stored, StoredKey},
 };
 
-use super::{run::Loop, work::Done};
+use super::{lane::weight, run::Loop, work::Done};
 
 /// Jobs whose objects are removed at the same time.
 const REMOVALS_MAX: usize = 64;
+/// Bytes that can be read in the time it takes to open a segment: how much its mere existence adds to a restart.
+const SEGMENT_BYTES: u64 = limit::CHECKPOINT_BYTES / limit::CHECKPOINT_SEGMENTS;
 /// Time between two looks at the ages of stored answers.
 const ANSWERS_INTERVAL_MS: u64 = 60_000;
 
@@ -97,8 +99,10 @@ impl Loop {
     /// Begins a checkpoint when a restart would have much to read. The state is copied while no write is under way, and
     /// none begins until the journal has the checkpoint: see [`super::lane`].
     fn checkpoint(&mut self) {
-        let much = self.journal.segments_since_checkpoint() >= limit::CHECKPOINT_SEGMENTS
-            || self.journal.bytes_since_checkpoint() >= limit::CHECKPOINT_BYTES;
+        // A checkpoint costs as much as the state is large, so the tail must be worth it.
+        let opening = self.journal.segments_since_checkpoint() * SEGMENT_BYTES;
+        let tail = self.journal.bytes_since_checkpoint() + opening;
+        let much = tail >= limit::CHECKPOINT_BYTES.max(self.housekeeping.checkpoint_bytes);
         if much && !self.housekeeping.checkpointing && self.lane.refusal().is_none() {
             self.housekeeping.checkpointing = true;
             self.lane.pause();
@@ -122,7 +126,10 @@ impl Loop {
     fn compacted(&mut self, records: Result<Vec<Record>, Error>) {
         self.housekeeping.compacting = false;
         match records {
-            Ok(records) => self.lane.checkpoint(records),
+            Ok(records) => {
+                self.housekeeping.checkpoint_bytes = records.iter().map(|record| weight(record) as u64).sum();
+                self.lane.checkpoint(records);
+            }
             Err(error) => {
                 self.lane.go_on();
                 self.checkpointed(Err(error));

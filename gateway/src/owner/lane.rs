@@ -224,7 +224,8 @@ impl<C> Entry<C> {
     }
 }
 
-fn weight(record: &Record) -> usize {
+/// About how many bytes a record takes in the journal.
+pub(super) fn weight(record: &Record) -> usize {
     let outputs = |outputs: &[Output]| outputs.iter().map(output_weight).sum::<usize>();
     200 + match record {
         Record::Accepted(accepted) => match &accepted.input {

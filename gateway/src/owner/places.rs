@@ -135,4 +135,17 @@ mod tests {
         places.give_back(&f.name);
         assert_eq!(places.next(), Some(job(5)));
     }
+
+    #[test]
+    fn a_queue_is_bounded() {
+        let f = function("f");
+        let mut places = Places::default();
+        for n in 0..limit::ASYNC_WAITING_MAX {
+            assert!(places.has_room(&f));
+            places.wait(&f, JobId(uuid::Uuid::from_u128(n as u128)));
+        }
+        assert!(!places.has_room(&f) && places.has_room(&function("g")));
+        places.next();
+        assert!(places.has_room(&f));
+    }
 }

@@ -73,3 +73,58 @@ impl Kept {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use fanfold_protocol::{
+        Digest, Error,
+        message::Usage,
+        record::{Accepted, Input, Record},
+        value::Output,
+    };
+
+    use super::*;
+    use crate::owner::State;
+
+    fn ended(n: u64, result: Result<Vec<Output>, Error>) -> State {
+        let job = JobId(uuid::Uuid::from_u128(u128::from(n)));
+        let mut state = State::default();
+        state.fold(Record::Accepted(Box::new(Accepted {
+            job,
+            name: "f".parse().unwrap(),
+            version: Digest([0; 32]),
+            entry: String::new(),
+            input: Input::Inline { body: Bytes::new().into(), content_type: String::new() },
+            idempotency: None,
+            traceparent: None,
+            at_ms: n,
+            retried_from: None,
+        })));
+        state.fold(Record::Ended { job, at_ms: n, result, usage: Usage::default(), tasks: 1 });
+        state
+    }
+
+    #[test]
+    fn results_go_when_they_are_old_or_too_many() {
+        let body = Bytes::from(vec![0; limit::INLINE_BYTES_MAX]);
+        let room = limit::RESULTS_KEPT_BYTES_MAX / limit::INLINE_BYTES_MAX;
+        let mut retention = Retention::default();
+        let states: Vec<_> = (0..room as u64)
+            .map(|n| ended(1000 + n, Ok(vec![Output::Inline(body.clone().into())])))
+            .chain([ended(1, Err(Error::internal("given up")))])
+            .collect();
+        retention.extend(states.iter().flat_map(State::jobs).map(AsRef::as_ref));
+        assert_eq!(retention.len(), (room + 1, 1));
+
+        let early = retention.due(2000, usize::MAX);
+        assert!(!early.is_empty() && early.len() < room / 10, "{} of {room} went early", early.len());
+        assert_eq!(early[0].0.as_u128(), 1000, "the oldest first");
+        assert!(retention.due(2000, usize::MAX).is_empty());
+        let day = limit::RESULT_KEPT_MS + 1000 + room as u64;
+        assert_eq!(retention.due(day, 10).len(), 10);
+        retention.due(day, usize::MAX);
+        assert_eq!(retention.len(), (1, 1), "a dead letter is kept longer");
+        assert_eq!(retention.due(2 + limit::DEAD_LETTER_KEPT_MS, 10).len(), 1);
+    }
+}

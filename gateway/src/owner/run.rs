@@ -93,6 +93,8 @@ pub(super) struct Housekeeping {
     /// Whether a checkpoint was begun, and whether its records are being made.
     pub checkpointing: bool,
     pub compacting: bool,
+    /// About how long the last checkpoint was.
+    pub checkpoint_bytes: u64,
 }
 
 /// Counts since the start.

@@ -1,7 +1,8 @@
 //! Accepting, running, answering, cancelling.
 
 use bytes::Bytes;
-use fanfold_protocol::{Code, Kind, rest::State};
+use fanfold_protocol::{Code, Kind, PartitionId, TaskId, limit, rest::State};
+use fanfold_store::Store;
 
 use super::{
     bed::{Bed, collect, job, keyed},
@@ -35,7 +36,7 @@ async fn long_inputs_and_outputs_pass_through_the_store() {
     let id = bed.accept(&f, "big", &long).await;
     assert_eq!(bed.ended(id).await.state, State::Succeeded);
     assert_eq!(bed.output(id).await.unwrap(), long);
-    let partition = fanfold_protocol::PartitionId { task: fanfold_protocol::TaskId::root(id), output: 0 };
+    let partition = PartitionId { task: TaskId::root(id), output: 0 };
     let (length, body) = bed.owner.partition(partition).await.unwrap();
     assert_eq!((length, collect(body).await.len()), (3 << 20, 3 << 20));
 
@@ -187,4 +188,48 @@ async fn answers_are_remembered() {
     assert_eq!(bed.owner.answered(key, request).await.unwrap(), Some(answer));
     let other = bed.owner.answered(key, fanfold_protocol::Digest::of(b"other")).await.unwrap_err();
     assert_eq!(other.code, Code::IdempotencyKey);
+}
+
+#[tokio::test]
+async fn narrow_channels_slow_things_down_and_no_more() {
+    let f = driver("f");
+    let bed = Bed::open_with(Store::in_memory(), 1).await;
+    bed.deploy(&f).await;
+    let calls = (0..4).map(|_| bed.owner.run(job(&f, "fan", "3000"), false));
+    for answer in futures::future::join_all(calls).await {
+        assert_eq!(answer.unwrap().tasks, 3001);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watched_job_shows_its_progress_ten_times_a_second_and_its_end() {
+    let f = driver("f");
+    let bed = Bed::new(&[&f]).await;
+    let id = bed.accept(&f, "fan-hold", "3").await;
+    let mut watch = bed.owner.watch(id).await.unwrap();
+    bed.script.started(4).await;
+    let since = tokio::time::Instant::now();
+    while watch.borrow_and_update().progress.running < 4 {
+        watch.changed().await.unwrap();
+    }
+    assert!(since.elapsed() <= std::time::Duration::from_millis(2 * limit::WATCH_INTERVAL_MS));
+    assert_eq!(watch.borrow().progress.stages["hold"].running, 3);
+    bed.script.release().await;
+    while watch.changed().await.is_ok() {}
+    assert_eq!(watch.borrow().state, State::Succeeded, "the last view is that of the end");
+}
+
+#[tokio::test]
+async fn what_a_result_names_can_be_read_as_long_as_the_result() {
+    let f = driver("f");
+    let bed = Bed::new(&[&f]).await;
+    let id = bed.accept(&f, "name", "2").await;
+    assert_eq!(bed.ended(id).await.state, State::Succeeded);
+    let root = TaskId::root(id);
+    let [named, other] = [0, 1].map(|n| PartitionId { task: root.child(n), output: 0 });
+    let bed = Bed::open(bed.crash().await).await;
+    let (_, body) = bed.owner.partition(named).await.unwrap();
+    assert_eq!(collect(body).await, "0", "each child echoes its number");
+    assert_eq!(bed.owner.partition(other).await.err().unwrap().code, Code::Partition);
+    assert!(bed.owner.lineage(PartitionId { task: root, output: 0 }).await.is_ok());
 }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use fanfold_protocol::{Digest, Error, JobId, direct::Body, function::FunctionVersion, rest::JobView};
+use fanfold_protocol::{Digest, Error, JobId, direct::Body, function::FunctionVersion, limit, rest::JobView};
 use fanfold_store::{Journal, Store};
 use http_body_util::BodyExt as _;
 use tokio::{sync::oneshot, task::JoinHandle};
@@ -41,6 +41,11 @@ impl Bed {
 
     /// An owner over what a store has.
     pub async fn open(store: Store) -> Self {
+        Self::open_with(store, limit::MESSAGE_QUEUE_MAX).await
+    }
+
+    /// The same, with channels to the executor that hold `capacity` messages.
+    pub async fn open_with(store: Store, capacity: usize) -> Self {
         let (journal, records) = Journal::open(&store, "test").await.unwrap();
         let (mut catalog, mut state) = (Catalog::default(), State::default());
         for record in records {
@@ -58,7 +63,7 @@ impl Bed {
         );
         let (stop_changes, stopped) = oneshot::channel();
         let changes = tokio::spawn(changes.run(stopped));
-        let (script, link) = Script::start(&store, journal.epoch());
+        let (script, link) = Script::start(&store, journal.epoch(), capacity);
         let config = Config { drain: Duration::from_secs(2) };
         let owner = Owner::start(config, store.clone(), journal.clone(), registry.clone(), state, vec![link])
             .await

@@ -9,9 +9,8 @@ use bytes::Bytes;
 use fanfold_protocol::{
     AttemptId, Code, Error, ExecutorId, JobId, Kind, PartitionId, TaskId,
     call::{Call, Options},
-    limit,
     message::{Assignment, FromExecutor, Offer, ToExecutor, Usage},
-    value::{Output, Stored, StoredKey, Value},
+    value::{Output, Payload, Stored, StoredKey, Value},
 };
 use fanfold_store::{Index, Store};
 use tokio::sync::{mpsc, watch};
@@ -40,10 +39,10 @@ enum Control {
 }
 
 impl Script {
-    /// An executor and its link.
-    pub fn start(store: &Store, id: u64) -> (Self, ExecutorLink) {
-        let (to, inbox) = mpsc::channel(limit::MESSAGE_QUEUE_MAX);
-        let (outbox, from) = mpsc::channel(limit::MESSAGE_QUEUE_MAX);
+    /// An executor and its link, whose channels hold `capacity` messages.
+    pub fn start(store: &Store, id: u64, capacity: usize) -> (Self, ExecutorLink) {
+        let (to, inbox) = mpsc::channel(capacity);
+        let (outbox, from) = mpsc::channel(capacity);
         let (control, controls) = mpsc::channel(4);
         let script = Self { seen: Arc::default(), starts: watch::Sender::new(0), control };
         let executor = Executor {
@@ -169,7 +168,7 @@ impl Executor {
                 let output = self.store_partition(&assignment, &input).await;
                 self.finish(attempt, Ok(vec![output]), nothing);
             }
-            "fan" | "fan-hold" | "helper" | "helper-hold" => self.drive(assignment, &input),
+            "fan" | "fan-hold" | "helper" | "helper-hold" | "name" => self.drive(assignment, &input),
             _ => self.finish(attempt, Ok(vec![inline(input)]), nothing),
         }
     }
@@ -181,6 +180,7 @@ impl Executor {
         let (function, entry) = match assignment.entry.as_str() {
             "helper" | "helper-hold" => (Some("helper".to_owned()), "echo"),
             "fan-hold" => (None, "hold"),
+            "name" => (None, "big"),
             _ => (None, "noop"),
         };
         let held = u64::from(assignment.entry == "helper-hold");
@@ -203,13 +203,16 @@ impl Executor {
     }
 
     fn woken(&mut self, attempt: AttemptId, ready: &[(u32, Result<Output, Error>)]) {
-        if self.driving.remove(&attempt).is_none() {
-            return;
-        }
+        let Some(assignment) = self.driving.remove(&attempt) else { return };
         let failed = ready.iter().find_map(|(_, output)| output.as_ref().err());
         let result = match failed {
             Some(error) => Err(error.clone()),
-            None => Ok(vec![inline(Bytes::from(ready.len().to_string()))]),
+            None => {
+                let bytes = Bytes::from(ready.len().to_string());
+                let child = PartitionId { task: attempt.task.child(0), output: 0 };
+                let refs = if assignment.entry == "name" { vec![child] } else { Vec::new() };
+                Ok(vec![Output::Inline(Payload { bytes, refs })])
+            }
         };
         self.finish(attempt, result, Bytes::new());
     }
