@@ -2,15 +2,9 @@
 //!
 //! One per process, because each reserves terabytes of address space. It does not compile (see [`crate::compile`]).
 
-use std::{
-    hash::{Hash, Hasher},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    thread,
-    time::Duration,
-};
+mod ticker;
+
+use std::hash::{Hash, Hasher};
 
 use fanfold_protocol::{Digest, Error};
 use sha2::{Digest as _, Sha256};
@@ -19,10 +13,11 @@ use wasmtime::{
     WasmFeatures,
 };
 
+pub(crate) use ticker::Running;
+use ticker::Ticker;
+
 /// Raised whenever the stored form of compiled code changes; part of the engine key.
 const FORMAT: &str = "fanfold-compiled-1";
-/// Distance of epoch ticks: the longest time a guest computes before it yields its thread, and the grain of timeouts.
-const TICK: Duration = Duration::from_millis(1);
 /// Instances at once in the pool. Each reserves 4 GiB of address space per memory, none of it resident.
 const INSTANCES_MAX: u32 = 1100;
 /// Memories and tables: most components have one memory and two or three tables.
@@ -92,9 +87,14 @@ impl Engine {
         &self.wasm
     }
 
-    /// Epoch ticks since the start: a clock of about a millisecond that costs one load.
+    /// Epoch ticks since the start, each about a millisecond in which a guest ran: a clock that costs one load.
     pub fn tick(&self) -> u64 {
-        self.ticker.shared.ticks.load(Ordering::Relaxed)
+        self.ticker.ticks()
+    }
+
+    /// Keeps the epoch clock going while it is held.
+    pub(crate) fn running(&self) -> Running {
+        self.ticker.running()
     }
 
     /// Names everything that compiled code depends on besides its component: engine version, settings, processor
@@ -180,47 +180,5 @@ impl Hasher for Fingerprint {
     fn finish(&self) -> u64 {
         // Only the full digest is used.
         0
-    }
-}
-
-/// The thread that advances the engine's epoch. Joined on drop.
-struct Ticker {
-    shared: Arc<Ticks>,
-    thread: Option<thread::JoinHandle<()>>,
-}
-
-#[derive(Default)]
-struct Ticks {
-    stop: AtomicBool,
-    ticks: AtomicU64,
-}
-
-impl Ticker {
-    fn start(engine: wasmtime::Engine) -> Result<Self, Error> {
-        let shared = Arc::new(Ticks::default());
-        let clock = shared.clone();
-        let run = move || {
-            while !clock.stop.load(Ordering::Relaxed) {
-                thread::park_timeout(TICK);
-                engine.increment_epoch();
-                clock.ticks.fetch_add(1, Ordering::Relaxed);
-            }
-        };
-        let thread = thread::Builder::new()
-            .name("fanfold-epoch".to_owned())
-            .spawn(run)
-            .map_err(|e| Error::internal(format!("the epoch thread does not start: {e}")))?;
-        Ok(Self { shared, thread: Some(thread) })
-    }
-}
-
-impl Drop for Ticker {
-    fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            // It does not panic, and there is nothing to do about it if it did.
-            let _ = thread.join();
-        }
     }
 }

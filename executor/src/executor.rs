@@ -17,10 +17,13 @@ use crate::{
     cache::Cache,
     direct::{self, Direct},
     engine::Engine,
-    load::Loader,
+    load::{self, Loader},
     task,
     worker::Worker,
 };
+
+/// Open files: as many components as are kept loaded, and as many connections and files again.
+const FILES_WANTED: u64 = 2 * load::LOADED_MAX as u64;
 
 /// What both lanes use. One per process.
 pub struct Shared {
@@ -54,6 +57,7 @@ impl Executor {
         store: Store,
         events: mpsc::Sender<FromExecutor>,
     ) -> Result<Self, Error> {
+        raise_files();
         let engine = Arc::new(Engine::start()?);
         let loader = Loader::new(&config, engine.clone(), store.clone()).await?;
         let tasks = Arc::new(task::Environment {
@@ -91,6 +95,15 @@ impl Executor {
     pub async fn stop(self) {
         self.worker.stop().await;
         self.direct.stop().await;
+    }
+}
+
+/// A loaded component keeps a file descriptor for its memory image, and many systems start a process with only 1024.
+fn raise_files() {
+    match rlimit::increase_nofile_limit(FILES_WANTED) {
+        Ok(files) if files < FILES_WANTED => tracing::info!("at most {files} files can be open at once"),
+        Ok(_) => {}
+        Err(error) => tracing::warn!("the limit of open files stays as it is: {error}"),
     }
 }
 

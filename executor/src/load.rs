@@ -39,10 +39,10 @@ use crate::{
     task::TaskPre,
 };
 
-/// Bytes of compiled code kept loaded. Code is resident only where it ran; this bounds the rest.
-const CODE_BYTES_MAX: u64 = 2 << 30;
+/// Bytes of compiled code kept loaded: thousands of ordinary functions, or thirty interpreters.
+const CODE_BYTES_MAX: u64 = 1 << 30;
 /// Components kept loaded: each also holds a file descriptor for its memory image.
-const LOADED_MAX: usize = 8192;
+pub(crate) const LOADED_MAX: usize = 8192;
 /// From this size on, code is verified and mapped off the async threads; below, the detour would cost more.
 const OFFLOAD_BYTES: usize = 1 << 20;
 

@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 
 use fanfold_protocol::{Code, Error, Kind, function::FunctionVersion};
 use wasmtime::{
-    Store,
+    Store, UpdateDeadline,
     component::{HasData, Linker, ResourceTable},
 };
 use wasmtime_wasi::{
@@ -30,7 +30,11 @@ pub use logs::{Level, LogOverflow, LogSink, Source};
 use time::Sleeping;
 pub use time::Time;
 
-use crate::{egress, engine::Engine, task::TaskHost};
+use crate::{
+    egress,
+    engine::{Engine, Running},
+    task::TaskHost,
+};
 
 /// Resources (streams, requests, futures, …) that one instance may hold at once.
 const RESOURCES_MAX: usize = 65_536;
@@ -63,6 +67,7 @@ pub struct Guest {
     pub egress: egress::Hooks,
     /// Host calls of the task world; `None` for HTTP functions and programs.
     pub task: Option<TaskHost>,
+    _running: Running,
 }
 
 impl WasiView for Guest {
@@ -145,12 +150,24 @@ pub fn open(engine: &Engine, spec: SandboxSpec<'_>) -> Store<Guest> {
     http.set_field_size_limit(HTTP_FIELDS_BYTES_MAX);
     let egress = egress::Hooks::new(function.clone(), allow_private_egress);
     let fuel = if task.is_some() { TASK_CALL_FUEL } else { HOST_CALL_FUEL };
-    let guest =
-        Guest { wasi: wasi.build(), http, table, clock, limits: Limits::new(memory), logs, egress, task };
+    let guest = Guest {
+        wasi: wasi.build(),
+        http,
+        table,
+        clock,
+        limits: Limits::new(memory),
+        logs,
+        egress,
+        task,
+        _running: engine.running(),
+    };
     let mut store = Store::new(engine.wasm(), guest);
     store.limiter(|guest| &mut guest.limits);
     store.set_epoch_deadline(YIELD_TICKS);
-    store.epoch_deadline_async_yield_and_update(YIELD_TICKS);
+    // Tokio's own yield, because it lets the thread look at its sockets before a guest that computes goes on.
+    store.epoch_deadline_callback(|_| {
+        Ok(UpdateDeadline::YieldCustom(YIELD_TICKS, Box::pin(tokio::task::yield_now())))
+    });
     store.set_hostcall_fuel(fuel);
     store.set_max_component_handles(RESOURCES_MAX);
     store
