@@ -93,6 +93,10 @@ pub enum Command {
     /// Call `step` with `Event::Tick` at this time at the latest. Replaces earlier ones.
     WakeAt(u64),
     /// The job ended; the scheduler has forgotten it.
+    ///
+    /// The `Free` commands and messages that follow in the same step remove what it leaves. Those of a recorded job
+    /// should wait until its `Record::Ended` is durable: a restart before that goes on with the job, and trusts what
+    /// its log says is in the object store.
     JobEnded(Box<JobEnd>),
     /// Nothing refers to these any more and no live executor is known to hold them: remove their objects.
     Free(Vec<StoredKey>),

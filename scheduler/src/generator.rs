@@ -185,21 +185,25 @@ impl Scheduler {
         self.tasks[ix].driver = Some(driver);
     }
 
-    fn may_yield_below(&self, generator: TaskIx) -> u32 {
-        let asked = self.tasks[generator].feed.as_ref().map_or(0, |feed| feed.asked.max(feed.needed));
-        asked.saturating_add(limit::GENERATOR_AHEAD_MAX)
+    /// Grants the generator's attempt as many outputs as its consumer's questions allow; never fewer than before.
+    pub(crate) fn grant(&mut self, generator: TaskIx) {
+        let task = &mut self.tasks[generator];
+        let asked = task.feed.as_ref().map_or(0, |feed| feed.asked.max(feed.needed));
+        if let Some(run) = task.run_mut() {
+            run.may_yield = run.may_yield.max(asked.saturating_add(limit::GENERATOR_AHEAD_MAX));
+        }
     }
 
     pub(crate) fn send_credit(&mut self, generator: TaskIx) {
-        let below = self.may_yield_below(generator);
         let attempt = self.tasks[generator].attempt_id(self.epoch);
+        let Some(below) = self.tasks[generator].run().map(|run| run.may_yield) else { return };
         self.send_to_run(generator, ToExecutor::MayYield { attempt, below });
     }
 
     pub(crate) fn give_credit(&mut self, generator: TaskIx) {
-        let below = self.may_yield_below(generator);
+        self.grant(generator);
         let Some(run) = self.tasks[generator].run_mut() else { return };
-        if run.starved && run.yields >= below {
+        if run.starved && run.yields >= run.may_yield {
             return; // Its consumer, a replay, asks for what was yielded long ago.
         }
         run.starved = false;
@@ -212,9 +216,8 @@ impl Scheduler {
 
     /// A generator that has yielded all it may gives its cpu back.
     fn check_credit(&mut self, ix: TaskIx) {
-        let below = self.may_yield_below(ix);
         let Some(run) = self.tasks[ix].run_mut() else { return };
-        if run.yields >= below && !run.starved {
+        if run.yields >= run.may_yield && !run.starved {
             run.starved = true;
             self.release_cpu(ix);
         }

@@ -35,6 +35,7 @@ impl Scheduler {
             blocked: None,
             starved: false,
             yields: 0,
+            may_yield: 0,
             puts: 0,
             choices: 0,
         }));
@@ -50,6 +51,7 @@ impl Scheduler {
             self.send_to_run(ix, ToExecutor::Run(Box::new(assignment)));
         }
         if generator {
+            self.grant(ix);
             self.send_credit(ix);
         }
     }

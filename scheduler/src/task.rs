@@ -126,6 +126,8 @@ pub(crate) struct Run {
     pub starved: bool,
     /// Outputs it has yielded.
     pub yields: u32,
+    /// Outputs below this it may yield.
+    pub may_yield: u32,
     /// Outputs it has put.
     pub puts: u32,
     /// Its waits so far for fewer than all or with a timeout.

@@ -24,6 +24,10 @@ impl Run {
         let cancelled =
             job.cancelled && end.result.as_ref().is_err_and(|error| error.code == Code::Cancelled);
         job.fate = Fate::Announced(end.clone());
+        let frees = std::mem::take(&mut job.frees);
+        for free in frees {
+            self.obey(free);
+        }
         if cancelled {
             self.world.note("a job was cancelled");
         } else if !self.plan.random_tasks {

@@ -10,7 +10,7 @@ use fanfold_protocol::{
     record::Record,
     value::Output,
 };
-use fanfold_scheduler::{JobEnd, Replay, Scheduler};
+use fanfold_scheduler::{Command, JobEnd, Replay, Scheduler};
 
 use super::{
     program::{Future, Program},
@@ -38,6 +38,8 @@ pub struct JobRun {
     pub weight: u32,
     pub expected: Result<Vec<Future>, fanfold_protocol::Code>,
     pub fate: Fate,
+    /// To be carried out when its end is durable.
+    pub frees: Vec<Command>,
     pub cancelled: bool,
 }
 
@@ -96,6 +98,7 @@ impl Owner {
             }
         }
         for job in &mut self.jobs {
+            job.frees.clear();
             match job.fate {
                 Fate::Running | Fate::Ended(_) if !job.recorded => job.fate = Fate::Vanished,
                 Fate::Ended(_) => job.fate = Fate::Running,

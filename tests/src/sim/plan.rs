@@ -151,7 +151,10 @@ impl Maker<'_> {
             memory,
             memory_taken: memory,
             memory_max: memory,
-            wish: *pick(self.rng, &[Wish::Local, Wish::Local, Wish::Local, Wish::Spread, Wish::Near, Wish::Here]),
+            wish: *pick(
+                self.rng,
+                &[Wish::Local, Wish::Local, Wish::Local, Wish::Spread, Wish::Near, Wish::Here],
+            ),
             durability: *pick(self.rng, &durabilities),
             deterministic: !(self.random_tasks && self.rng.random_ratio(1, 6)),
             lies: self.random_tasks && self.rng.random_ratio(1, 8),

@@ -83,6 +83,7 @@ impl Run {
             weight: job.weight,
             expected: program::evaluate(&programs, job.program, &[]),
             fate: Fate::NotStarted,
+            frees: Vec::new(),
             cancelled: false,
         });
         let owner = Owner::new(jobs.collect(), plan.random_tasks);
@@ -252,8 +253,20 @@ impl Run {
             }
         }
         self.owner.scheduler = Some(scheduler);
+        let mut ended = None;
         for command in out {
             self.trace.command(now_ms, &command, &self.owner.names);
+            match (&command, ended) {
+                (Command::JobEnded(end), _) => {
+                    ended = self.owner.job(end.job).filter(|(_, job)| job.recorded).map(|(n, _)| n);
+                }
+                // What a recorded job leaves is removed when its end is durable.
+                (Command::Free(_) | Command::Send { message: ToExecutor::Free(_), .. }, Some(n)) => {
+                    self.owner.jobs[n].frees.push(command);
+                    continue;
+                }
+                _ => {}
+            }
             self.obey(command);
         }
     }

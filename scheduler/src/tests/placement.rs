@@ -1,0 +1,191 @@
+//! Where and when tasks run.
+
+use crate::harness::check;
+
+#[test]
+fn a_driver_fans_out_and_folds_back() {
+    check(
+        "
+        join e1 cpu=1
+        job a recorded
+        > run a#1 on e1 mem=100
+        call a/0
+        call a/1 a/0.0
+        wait a 0 a/0.0 a/1.0
+        # It waits, so its one slot is free for what it waits for.
+        > run a/0#1 on e1 mem=100
+        done a/0 'x'
+        > log committed a/0
+        > run a/1#1 on e1 mem=100
+        done a/1 'y'
+        > log committed a/1
+        > woken a 0: 0='x' 1='y'
+        done a 'z'
+        > log committed a
+        > log ended a
+        > end a 'z'
+        empty
+        > true
+        ",
+    );
+}
+
+#[test]
+fn locality_comes_first_among_executors_with_room() {
+    check(
+        "
+        join e1 cpu=2
+        join e2 cpu=9
+        job a
+        > run a#1 on e2 mem=100
+        call a/0 on=e1
+        > run a/0#1 on e1 mem=100
+        done a/0 @500
+        call a/1 a/0.0 entry=near
+        > run a/1#1 on e1 mem=100
+        call a/2 a/0.0 cpu=2
+        # No room where its argument is.
+        > run a/2#1 on e2 mem=100
+        ",
+    );
+}
+
+#[test]
+fn a_generator_runs_ahead_only_so_far_and_leaves_its_slot_to_its_consumer() {
+    check(
+        "
+        join e1 cpu=1
+        job a recorded
+        > run a#1 on e1 mem=100
+        call a/0 generator
+        next a 0 a/0 0
+        > run a/0#1 on e1 mem=100
+        > credit a/0 17
+        yield a/0 0 'x'
+        > log made a/0.0
+        yield a/0 1 'y'
+        > log made a/0.1
+        done a/0
+        > log committed a/0
+        > next a 0: a/0.0
+        next a 1 a/0 1
+        > next a 1: a/0.1
+        next a 2 a/0 2
+        > next a 2: end
+        restart
+        > run a#1 on e1 mem=100
+        call a/0 generator
+        next a 0 a/0 1
+        > next a 0: a/0.1
+        next a 1 a/0 2
+        > next a 1: end
+        ",
+    );
+}
+
+#[test]
+fn a_large_task_is_neither_starved_nor_allowed_to_idle_the_cluster() {
+    check(
+        "
+        join e1 cpu=4
+        job a cpu=0
+        > run a#1 on e1 mem=100
+        call a/0 cpu=2
+        > run a/0#1 on e1 mem=100
+        call a/1 cpu=1
+        > run a/1#1 on e1 mem=100
+        call a/2 cpu=4
+        call a/3 cpu=1
+        > run a/3#1 on e1 mem=100
+        call a/4 cpu=1
+        tick 500
+        # a/2 has been overtaken and has waited for long enough: e1 is kept for it.
+        done a/1 'x'
+        done a/3 'x'
+        tick 9999
+        tick 1
+        # Not for ever.
+        > run a/4#1 on e1 mem=100
+        done a/4 'x'
+        done a/0 'x'
+        > run a/2#1 on e1 mem=100
+        ",
+    );
+}
+
+#[test]
+fn a_standstill_is_told_with_its_reason() {
+    check(
+        "
+        join e1 cpu=1
+        job a
+        > run a#1 on e1 mem=100
+        call a/0 mem=2000
+        wait a 0 a/0.0
+        tick 4999
+        tick 1
+        > stalled a: waits for partition a/0.0 made by task a/0, which waits for 1 cpu, 2.0 GiB memory and 0 gpu: no executor is that large
+        ",
+    );
+}
+
+#[test]
+fn jobs_share_by_weight_and_a_late_job_does_not_wait_for_an_early_one() {
+    check(
+        "
+        join e1 cpu=1
+        job a cpu=0 weight=2
+        > run a#1 on e1 mem=100
+        call a/0
+        > run a/0#1 on e1 mem=100
+        call a/1
+        call a/2
+        call a/3
+        call a/4
+        job b cpu=0 weight=1
+        > run b#1 on e1 mem=100
+        call b/0
+        call b/1
+        call b/2
+        tick 10
+        done a/0 'x'
+        > run b/0#1 on e1 mem=100
+        tick 10
+        done b/0 'x'
+        > run a/1#1 on e1 mem=100
+        tick 10
+        done a/1 'x'
+        > run a/2#1 on e1 mem=100
+        tick 10
+        done a/2 'x'
+        > run b/1#1 on e1 mem=100
+        tick 10
+        done b/1 'x'
+        > run a/3#1 on e1 mem=100
+        ",
+    );
+}
+
+#[test]
+fn a_task_bound_to_an_executor_waits_for_it_and_fails_with_it() {
+    check(
+        "
+        join e1 cpu=1
+        join e2 cpu=1
+        job a on=e2
+        > run a#1 on e2 mem=100
+        call a/0 on=e2
+        call a/1 on=e2
+        wait a 0 a/0.0 a/1.0
+        > run a/0#1 on e2 mem=100
+        call a/2 on=e1
+        > run a/2#1 on e1 mem=100
+        call a/3 on=e1
+        wait a 1 a/2.0 a/3.0
+        leave e1
+        # It can go on, but has no cpu yet; then it goes before what has not started.
+        done a/0 'x'
+        > woken a 1: 0=!lost/executor-lost 1=!lost/executor-lost
+        ",
+    );
+}
