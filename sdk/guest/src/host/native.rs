@@ -104,8 +104,13 @@ fn run(call: &Call, outputs: u32, local: Local) -> (Result<Vec<Value>, Error>, F
         (caller, host.find(call, local).and_then(|run| host.data.failed(&call.args).map_or(Ok(run), Err)))
     });
     let (caller, found) = ready;
-    let answer = found.and_then(|run| run(call.args.clone()).map_err(raw::Error::from));
+    let answer = found.and_then(|run| run(call.args.clone()).map_err(returned));
     (answer, host(|host| mem::replace(&mut host.frame, caller)))
+}
+
+/// Whatever kind a function's error names, to its caller it is the function that failed.
+fn returned(error: crate::Error) -> Error {
+    Error { kind: ErrorKind::Guest, ..error.into() }
 }
 
 impl Host {
