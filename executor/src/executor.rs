@@ -44,6 +44,8 @@ pub struct Shared {
 pub struct Executor {
     shared: Arc<Shared>,
     direct: Arc<Direct>,
+    /// What the worker runs functions of other worlds in.
+    scheduled: Arc<Direct>,
     worker: Worker,
 }
 
@@ -68,8 +70,9 @@ impl Executor {
         });
         let shared = Arc::new(Shared { config, engine, store, loader, tasks });
         let direct = Arc::new(Direct::new(shared.clone()));
-        let worker = Worker::start(shared.clone(), direct.clone(), events)?;
-        Ok(Self { shared, direct, worker })
+        let scheduled = Arc::new(Direct::charged(shared.clone()));
+        let worker = Worker::start(shared.clone(), scheduled.clone(), events)?;
+        Ok(Self { shared, direct, scheduled, worker })
     }
 
     /// What it offers to a scheduler.
@@ -94,6 +97,7 @@ impl Executor {
     /// Stops what still runs, in both lanes, and waits until it is gone. The caller drains first.
     pub async fn stop(self) {
         self.worker.stop().await;
+        self.scheduled.stop().await;
         self.direct.stop().await;
     }
 }

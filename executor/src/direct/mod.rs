@@ -40,17 +40,23 @@ use room::{Permit, Room};
 /// The lane's own state.
 pub struct Direct {
     shared: Arc<Shared>,
-    room: Room,
+    /// `None` where the caller has charged the memory already.
+    room: Option<Room>,
     /// Guests whose response streams.
     streaming: TaskTracker,
     stopping: CancellationToken,
 }
 
 impl Direct {
-    /// A lane with nothing running.
+    /// The lane of calls that come from outside, with memory of its own.
     pub fn new(shared: Arc<Shared>) -> Self {
         let room = Room::new(shared.config.memory);
-        Self { shared, room, streaming: TaskTracker::new(), stopping: CancellationToken::new() }
+        Self { room: Some(room), ..Self::charged(shared) }
+    }
+
+    /// A lane for calls whose memory a scheduler has charged.
+    pub fn charged(shared: Arc<Shared>) -> Self {
+        Self { shared, room: None, streaming: TaskTracker::new(), stopping: CancellationToken::new() }
     }
 
     /// Stops guests whose response still streams, and waits for their end. Calls that have no response yet belong to
@@ -72,8 +78,11 @@ impl Direct {
     }
 
     /// Memory for an instance of `function`.
-    async fn room(&self, function: &FunctionVersion) -> Result<Permit, Error> {
-        self.room.take(function.manifest.resources.memory).await
+    async fn room(&self, function: &FunctionVersion) -> Result<Option<Permit>, Error> {
+        match &self.room {
+            Some(room) => room.take(function.manifest.resources.memory).await.map(Some),
+            None => Ok(None),
+        }
     }
 }
 

@@ -61,7 +61,8 @@ impl Attempt {
         let loaded = self.load(&function).await?;
         match &loaded.program {
             Program::Task(_) => self.task(function, &loaded, assignment).await,
-            Program::Http(_) | Program::Cli(_) => foreign::run(self, function, assignment).await,
+            // Boxed, so that the future of a task stays small.
+            Program::Http(_) | Program::Cli(_) => Box::pin(foreign::run(self, function, assignment)).await,
         }
     }
 
