@@ -9,7 +9,7 @@ use std::{cell::RefCell, collections::HashMap, collections::VecDeque, mem, rc::R
 use super::data::{Data, Reader, Writer, fail};
 use crate::{
     call::Entry,
-    raw::{self, Call, Error, ErrorKind, Info, Level, Object, Page, PartitionId, Payload, TaskId, Value},
+    raw::{Call, Error, ErrorKind, Info, Level, Object, Page, PartitionId, Payload, TaskId, Value},
 };
 
 type Run = fn(Vec<Value>) -> crate::Result<Vec<Value>>;
