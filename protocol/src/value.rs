@@ -114,7 +114,7 @@ pub struct Stored {
     pub refs: Vec<PartitionId>,
 }
 
-/// The attempt-unique name of a partition's data; [`fanfold-store`] makes the object path from it.
+/// The attempt-unique name of a partition's data; `fanfold-store` makes the object path from it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct StoredKey {
     /// The job, so that a job's data can be removed by prefix.

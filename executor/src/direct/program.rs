@@ -1,7 +1,7 @@
 //! Programs: `wasi:cli/run`, with the request's body as standard input and standard output as the response.
 //!
 //! A program that writes little is answered when it ends, so that its exit status decides. One that writes more than
-//! [`HELD_BYTES_MAX`] streams: its response has begun, and a failure after that ends the body with an error.
+//! [`super::pipe::HELD_BYTES_MAX`] streams: its response has begun, and a failure after that ends the body with an error.
 
 use std::{
     pin::Pin,

@@ -2,7 +2,7 @@
 //!
 //! [`open`] makes a wasmtime store for a fresh instance with a whole-instance memory cap, captured logs, real or
 //! virtual clocks and randomness, and nothing else: no files, no sockets. The caller instantiates and calls, bounded
-//! by [`within`], and asks [`classify`] what a failure means. Dropping the store ends the guest.
+//! by [`within`], and asks [`classify()`] what a failure means. Dropping the store ends the guest.
 
 mod classify;
 mod limits;
