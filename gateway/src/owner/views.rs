@@ -108,6 +108,7 @@ impl Loop {
         let progress = remembered.unwrap_or_else(|| Progress {
             tasks: end.tasks,
             finished: end.tasks,
+            retries: u64::from(job.attempts().saturating_sub(1)),
             bytes_read: end.usage.bytes_read,
             bytes_written: end.usage.bytes_written,
             ..Progress::default()

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use fanfold_protocol::{JobId, rest::State};
+use fanfold_protocol::{JobId, record::Record, rest::State};
 use fanfold_store::{
-    Store,
+    Journal, Store,
     testing::{Fault, Operation, faulty_memory},
 };
 
@@ -42,6 +42,10 @@ async fn nothing_acknowledged_is_lost_and_no_result_changes() {
         assert_eq!(bed.output(*id).await.unwrap(), format!("{}-{}", n / 50, n % 50));
     }
     assert_eq!(bed.owner.metrics().await.unwrap().kept, 500);
+    let store = bed.crash().await;
+    let (_journal, records) = Journal::open(&store, "test").await.unwrap();
+    let ends = records.iter().filter(|record| matches!(record, Record::Ended { .. })).count();
+    assert_eq!(ends, ids.len(), "each job ended once");
 }
 
 #[tokio::test]
