@@ -1,15 +1,19 @@
 //! Measures the scheduled lane against an owner that schedules nothing: what a task costs on an executor.
 //!
-//! `cargo run --release -p fanfold-executor --example tasks`. Prints one JSON line per figure.
+//! `cargo run --release -p fanfold-executor --example tasks [fan|lone|handed|direct]`. Prints one JSON line per figure.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use common::{Fixture, inline, owner::Owner, root};
-use fanfold_executor::Config;
+use fanfold_executor::{Config, Executor};
 use fanfold_protocol::{
     Digest,
     direct::DirectLane as _,
+    function::FunctionVersion,
     message::Argument,
     value::{Output, Value},
 };
@@ -31,11 +35,26 @@ async fn main() {
     let (version, executor, function) =
         (fixture.function.version, fixture.executor.clone(), fixture.function);
     let mut owner = Owner::new(fixture.executor, fixture.events);
+    let only = std::env::args().nth(1);
+    let wanted = |name: &str| only.as_deref().is_none_or(|only| only == name);
     for _ in 0..3 {
-        fan(&mut owner, version).await;
-        lone(&mut owner, version).await;
-        handed(&mut owner, version).await;
+        if wanted("fan") {
+            fan(&mut owner, version).await;
+        }
+        if wanted("lone") {
+            lone(&mut owner, version).await;
+        }
+        if wanted("handed") {
+            handed(&mut owner, version).await;
+        }
+        if wanted("direct") {
+            direct(&executor, &function).await;
+        }
     }
+    executor.stop().await;
+}
+
+async fn direct(executor: &Executor, function: &Arc<FunctionVersion>) {
     let mut times = Vec::with_capacity(DIRECT);
     for _ in 0..DIRECT {
         let body = Full::new(Bytes::from_static(b"hello")).map_err(|never| match never {}).boxed_unsync();
@@ -44,7 +63,6 @@ async fn main() {
         times.push(begin.elapsed());
     }
     report("direct call of a task function", &mut times);
-    executor.stop().await;
 }
 
 async fn fan(owner: &mut Owner, version: Digest) {

@@ -166,6 +166,7 @@ async fn a_guests_own_mistakes_are_its_own() {
     for (entry, code, message) in [
         ("trap", Code::Trap, "unreachable"),
         ("nothing", Code::MalformedResponse, "returned 0 values where 1 were asked for"),
+        // It says `platform`, which is not for it to say, and the next three pass on what the host said.
         ("x", Code::ErrorReturned, "it is what it is"),
         ("stranger", Code::ErrorReturned, "is not held by this task"),
         ("2", Code::ErrorReturned, "output 0 is being written already"),

@@ -5,7 +5,7 @@
 use std::{
     sync::{
         Mutex, OnceLock, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     task::Context,
     time::{Duration, Instant},
@@ -13,7 +13,7 @@ use std::{
 
 use fanfold_protocol::{Error, PartitionId, limit::GENERATOR_AHEAD_MAX, value::Output};
 use futures::task::AtomicWaker;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot};
 
 /// What an owner answers to a wait or to a request for a generator's next output.
 #[derive(Debug)]
@@ -31,7 +31,9 @@ pub struct Control {
     stop: OnceLock<Error>,
     waker: AtomicWaker,
     open: Mutex<Option<(u64, oneshot::Sender<Answer>)>>,
-    may_yield: watch::Sender<u32>,
+    /// First output that a generator must wait with.
+    may_yield: AtomicU32,
+    may_yield_more: Notify,
     /// Microseconds spent blocked in finished waits.
     blocked_us: AtomicU64,
     /// Microseconds after `started`, plus one, at which the current wait began; 0 outside of waits.
@@ -46,7 +48,8 @@ impl Default for Control {
             stop: OnceLock::new(),
             waker: AtomicWaker::new(),
             open: Mutex::new(None),
-            may_yield: watch::Sender::new(GENERATOR_AHEAD_MAX),
+            may_yield: AtomicU32::new(GENERATOR_AHEAD_MAX),
+            may_yield_more: Notify::new(),
             blocked_us: AtomicU64::new(0),
             blocked_since: AtomicU64::new(0),
         }
@@ -88,18 +91,20 @@ impl Control {
 
     /// Lets outputs below `below` be yielded.
     pub fn may_yield(&self, below: u32) {
-        self.may_yield.send_if_modified(|now| std::mem::replace(now, below.max(*now)) < below);
+        self.may_yield.fetch_max(below, Relaxed);
+        // Leaves a permit where nobody waits yet, so the generator looks again at worst once too often.
+        self.may_yield_more.notify_one();
     }
 
     /// Waits until output number `output` may be yielded.
     pub async fn until_may_yield(&self, output: u32) {
-        if output < *self.may_yield.borrow() {
+        if output < self.may_yield.load(Relaxed) {
             return;
         }
         let _blocked = self.block();
-        let mut allowed = self.may_yield.subscribe();
-        // The sender is in `self`, so this cannot fail.
-        let _ = allowed.wait_for(|below| output < *below).await;
+        while output >= self.may_yield.load(Relaxed) {
+            self.may_yield_more.notified().await;
+        }
     }
 
     /// Time from here to the drop of the guard does not count against the attempt's timeout.
