@@ -1,3 +1,5 @@
+//! What admission accepts and refuses, with guests in text.
+
 use super::*;
 
 fn check(wat: &str, wanted: Result<(ComponentKind, bool), (Code, &str)>) {

@@ -1,3 +1,5 @@
+//! Compilation in its child process, sealing, and damaged compiled code.
+
 use super::*;
 use crate::testing;
 

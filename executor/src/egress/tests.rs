@@ -1,3 +1,5 @@
+//! Which addresses and origins outgoing requests may reach.
+
 use std::net::SocketAddr;
 
 use bytes::Bytes;

@@ -1,3 +1,5 @@
+//! Loading: one load for concurrent first users, kinds, and what is refused.
+
 use super::*;
 use crate::testing::{self, Fixture, text};
 use fanfold_protocol::{Code, Kind};

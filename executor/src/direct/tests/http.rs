@@ -1,3 +1,5 @@
+//! HTTP functions in the direct lane, with guests in text.
+
 use std::sync::Arc;
 
 use fanfold_protocol::{Code, Kind, Manifest, function::FunctionVersion};

@@ -1,3 +1,5 @@
+//! The direct lane over an in-memory store.
+
 mod http;
 mod program;
 

@@ -1,3 +1,5 @@
+//! Programs in the direct lane, with guests in text.
+
 use fanfold_protocol::{Code, Kind, limit};
 use http_body_util::BodyExt;
 
