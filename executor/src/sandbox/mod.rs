@@ -28,7 +28,7 @@ pub use classify::{classify, last_words};
 pub use limits::Limits;
 pub use logs::{Level, LogOverflow, LogSink, Source};
 use time::Sleeping;
-pub use time::Time;
+pub use time::{Time, fresh_job};
 
 use crate::{
     egress,

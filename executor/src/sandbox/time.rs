@@ -5,18 +5,18 @@
 
 use std::{
     convert::Infallible,
+    hash::{BuildHasher, Hasher, RandomState},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use fanfold_protocol::{JobId, TaskId, function::FunctionVersion};
 use rand_core::TryRng;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
-use uuid::Uuid;
 use wasmtime::component::Resource;
 use wasmtime_wasi::{
     HostMonotonicClock, HostWallClock, WasiCtxBuilder,
@@ -49,9 +49,8 @@ impl Time {
         if !function.deterministic() {
             return Self::Real;
         }
-        let job = Uuid::now_v7();
-        let start_ms = job.get_timestamp().map_or(0, |at| at.to_unix().0 * 1000);
-        Self::Virtual { start_ms, seed: TaskId::root(JobId(job)) }
+        let (job, start_ms) = fresh_job();
+        Self::Virtual { start_ms, seed: TaskId::root(job) }
     }
 
     /// Sets up WASI; the virtual clock, if it is one.
@@ -60,9 +59,24 @@ impl Time {
         let clock = Clock(Arc::new(AtomicU64::new(start_ms.saturating_mul(1000))));
         wasi.wall_clock(clock.clone()).monotonic_clock(clock.clone());
         wasi.secure_random(Random::new(seed, b"secure")).insecure_random(Random::new(seed, b"insecure"));
-        wasi.insecure_random_seed(u128::from(Random::new(seed, b"seed").next()));
+        wasi.insecure_random_seed(u128::from_be_bytes(seed.0));
         Some(clock)
     }
+}
+
+/// An id for a call that belongs to no job, and the time it was made, in Unix milliseconds: a version 7 UUID whose
+/// random part costs no system call.
+pub fn fresh_job() -> (JobId, u64) {
+    static SEED: OnceLock<u64> = OnceLock::new();
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    // The standard library seeds its hash maps from the system, once per process here.
+    let seed = *SEED.get_or_init(|| RandomState::new().build_hasher().finish());
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let mut bytes = [0; 10];
+    bytes[..8].copy_from_slice(&seed.wrapping_add(number).to_be_bytes());
+    bytes[8..].copy_from_slice(&seed.to_le_bytes()[..2]);
+    (JobId(uuid::Builder::from_unix_timestamp_millis(now_ms, &bytes).into_uuid()), now_ms)
 }
 
 /// Microseconds since 1970; each reading, of either clock, is one later than the last.
@@ -147,20 +161,20 @@ impl HostMonotonicClock for Clock {
 
 /// xoshiro256++ (Blackman and Vigna, 2019), seeded through SHA-256. Written out because its numbers are part of the
 /// contract: an output that is recomputed years later must be equal. Not secret, as the task's id is not.
-struct Random([u64; 4]);
+struct Random {
+    seed: TaskId,
+    purpose: &'static [u8],
+    /// Made when it is first asked: most guests never do.
+    state: Option<[u64; 4]>,
+}
 
 impl Random {
-    fn new(seed: TaskId, purpose: &[u8]) -> Self {
-        let hash = Sha256::new().chain_update(seed.0).chain_update(purpose).finalize();
-        let mut state = [0; 4];
-        for (word, bytes) in state.iter_mut().zip(hash.chunks_exact(8)) {
-            *word = bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
-        }
-        Self(state)
+    fn new(seed: TaskId, purpose: &'static [u8]) -> Self {
+        Self { seed, purpose, state: None }
     }
 
     fn next(&mut self) -> u64 {
-        let state = &mut self.0;
+        let state = self.state.get_or_insert_with(|| expand(self.seed, self.purpose));
         let result = state[0].wrapping_add(state[3]).rotate_left(23).wrapping_add(state[0]);
         let shifted = state[1] << 17;
         state[2] ^= state[0];
@@ -171,6 +185,15 @@ impl Random {
         state[3] = state[3].rotate_left(45);
         result
     }
+}
+
+fn expand(seed: TaskId, purpose: &[u8]) -> [u64; 4] {
+    let hash = Sha256::new().chain_update(seed.0).chain_update(purpose).finalize();
+    let mut state = [0; 4];
+    for (word, bytes) in state.iter_mut().zip(hash.chunks_exact(8)) {
+        *word = bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    }
+    state
 }
 
 impl TryRng for Random {
@@ -198,14 +221,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn calls_without_a_job_have_ids_of_their_own() {
+        let ((one, at), (two, _)) = (fresh_job(), fresh_job());
+        assert_ne!(one, two);
+        assert_eq!(one.0.get_version_num(), 7);
+        let (seconds, nanos) = one.0.get_timestamp().unwrap().to_unix();
+        assert_eq!(seconds * 1000 + u64::from(nanos) / 1_000_000, at);
+    }
+
+    #[test]
     fn randomness_is_the_same_for_ever() {
         // The reference implementation's first outputs for the state 1, 2, 3, 4.
-        let mut reference = Random([1, 2, 3, 4]);
+        let mut reference = Random { state: Some([1, 2, 3, 4]), ..Random::new(TaskId([0; 16]), b"") };
         assert_eq!(
             [reference.next(), reference.next(), reference.next()],
             [41_943_041, 58_720_359, 3_588_806_011_781_223]
         );
-        let first = |task: u8, purpose: &[u8]| Random::new(TaskId([task; 16]), purpose).next();
+        let first = |task: u8, purpose: &'static [u8]| Random::new(TaskId([task; 16]), purpose).next();
         assert_ne!(first(1, b"secure"), first(2, b"secure"));
         assert_ne!(first(1, b"secure"), first(1, b"insecure"));
     }

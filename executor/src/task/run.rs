@@ -10,7 +10,6 @@ use fanfold_protocol::{
     limit,
     value::{Output, Payload, Value},
 };
-use uuid::Uuid;
 use wasmtime::Store;
 
 use super::{
@@ -140,7 +139,7 @@ pub struct DirectOutput {
 pub async fn run_direct(shared: &Shared, call: DirectCall) -> Result<DirectOutput, Error> {
     let DirectCall { function, loaded, input, logs } = call;
     let Program::Task(pre) = &loaded.program else { return Err(Error::internal("not a task function")) };
-    let job = JobId(Uuid::now_v7());
+    let (job, _) = sandbox::fresh_job();
     let (memory, body_max) = (function.manifest.resources.memory, function.manifest.body_max);
     let timeout = std::time::Duration::from_millis(function.manifest.timeout);
     let identity = Identity {
