@@ -2,16 +2,18 @@
 
 mod common;
 
-use common::{Fixture, bytes, inline, owner::Owner, root};
+use common::{Fixture, inline, owner::Owner, root};
 use fanfold_executor::Config;
 use fanfold_protocol::{
     Code, Error, Kind, PartitionId,
     call::Durability,
+    direct::DirectLane as _,
     limit,
     message::{Argument, Assignment, FromExecutor, ToExecutor},
     value::{Output, Stored, Value},
 };
 use fanfold_store::Store;
+use http_body_util::{BodyExt as _, Full};
 
 /// An owner over the guest, and a root task of it.
 async fn start(entry: &str, args: Vec<Value>) -> (Owner, Assignment) {
@@ -35,7 +37,7 @@ fn stored(output: &Output) -> &Stored {
 #[tokio::test]
 async fn a_task_returns_what_it_was_given() {
     let outputs = run("echo", vec![inline(b"hello")]).await.unwrap();
-    assert_eq!(bytes(&outputs[0]), b"hello");
+    assert_eq!(common::bytes(&outputs[0]), b"hello");
 }
 
 #[tokio::test]
@@ -43,7 +45,7 @@ async fn a_driver_submits_waits_gets_and_drops() {
     let (mut owner, assignment) = start("fan", vec![inline(&[100, 0])]).await;
     owner.heard = Some(Vec::new());
     let end = owner.run(assignment.clone()).await;
-    assert_eq!(bytes(&end.result.unwrap()[0]), [100, 0]);
+    assert_eq!(common::bytes(&end.result.unwrap()[0]), [100, 0]);
     assert!(
         end.usage.cpu_us > 0 && end.usage.run_us >= end.usage.cpu_us && end.usage.memory_peak >= 64 << 10
     );
@@ -75,7 +77,7 @@ async fn only_answers_that_could_differ_are_numbered_for_the_record() {
     let (mut owner, assignment) = start("any", vec![inline(b"x")]).await;
     owner.heard = Some(Vec::new());
     let root = assignment.attempt;
-    assert!(!bytes(&owner.run(assignment).await.result.unwrap()[0]).is_empty());
+    assert!(!common::bytes(&owner.run(assignment).await.result.unwrap()[0]).is_empty());
     let waits = owner.heard.unwrap().into_iter().filter_map(|message| match message {
         FromExecutor::Wait { attempt, wait, count, .. } if attempt == root => Some((wait, count)),
         _ => None,
@@ -100,7 +102,7 @@ async fn partitions_pass_from_task_to_task() {
     let read = owner.run(reader.clone()).await;
     let mut expected = (3_u64 << 20).to_le_bytes().to_vec();
     expected.extend([0, 1, 2]);
-    assert_eq!(bytes(&read.result.unwrap()[0]), expected);
+    assert_eq!(common::bytes(&read.result.unwrap()[0]), expected);
     assert_eq!(read.usage.bytes_read, 3 << 20);
     let mut returns = root(version, "echo", vec![]);
     returns.args = reader.args;
@@ -132,7 +134,7 @@ async fn a_lost_copy_is_made_again_behind_the_guests_back() {
     let woken = ToExecutor::Woken { attempt, wait, ready: vec![(0, Ok(output))] };
     fixture.executor.send(woken).await.unwrap();
     let outputs = finished(fixture.events.recv().await).unwrap();
-    assert_eq!(bytes(&outputs[0])[8..], [0, 1]);
+    assert_eq!(common::bytes(&outputs[0])[8..], [0, 1]);
 }
 
 fn finished(message: Option<FromExecutor>) -> Result<Vec<Output>, Error> {
@@ -145,7 +147,7 @@ fn finished(message: Option<FromExecutor>) -> Result<Vec<Output>, Error> {
 #[tokio::test]
 async fn a_put_partition_can_be_passed_on() {
     let outputs = run("put", vec![inline(b"passed by reference")]).await.unwrap();
-    assert_eq!(bytes(&outputs[0]), b"passed by reference");
+    assert_eq!(common::bytes(&outputs[0]), b"passed by reference");
 }
 
 #[tokio::test]
@@ -244,4 +246,14 @@ async fn stopping_ends_what_runs_and_says_so() {
     assert_eq!(finished(fixture.events.recv().await).unwrap_err().code, Code::Draining);
     let late = fixture.executor.send(ToExecutor::Run(Box::new(assignment))).await;
     assert_eq!(late.unwrap_err().code, Code::Draining);
+}
+
+#[tokio::test]
+async fn a_task_function_is_called_without_a_job() {
+    let fixture = Fixture::with_guest().await;
+    let input = bytes::Bytes::from(vec![7; 300_000]);
+    let body = Full::new(input.clone()).map_err(|never| match never {}).boxed_unsync();
+    let reply = fixture.executor.call(fixture.function, http::Request::new(body)).await.unwrap();
+    // Longer than what a job would pass inline: here it is answered and stored nowhere.
+    assert_eq!(reply.response.into_body().collect().await.unwrap().to_bytes(), input);
 }

@@ -293,3 +293,6 @@ async fn fetch(env: Arc<Environment>, content: Content, range: Range<u64>) -> Re
 fn whole(size: u64) -> Vec<u64> {
     if size == 0 { Vec::new() } else { vec![size] }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! Readers over objects and stored partitions, in and out of order.
+
+use fanfold_protocol::{ExecutorId, Kind, limit::HOST_CALL_BYTES_MAX};
+use fanfold_store::Store;
+use tokio_util::task::TaskTracker;
+
+use super::*;
+use crate::cache::Cache;
+
+const MIB: u64 = 1 << 20;
+
+fn pattern(bytes: u64) -> Vec<u8> {
+    (0..bytes).map(|n| (n / 3 % 253) as u8).collect()
+}
+
+async fn environment(object: &[u8]) -> (Arc<Environment>, Reader) {
+    let store = Store::in_memory();
+    let body = futures::stream::iter([Ok(Bytes::copy_from_slice(object))]);
+    let etag = store.objects().put("data", body).await.unwrap().etag;
+    // Memory for nothing: every read goes to the store.
+    let cache = Cache::new(store.clone(), 0);
+    let env = Environment { executor: ExecutorId(1), cache, store, reads: TaskTracker::new() };
+    (Arc::new(env), Reader::object("data", &etag, 0, object.len() as u64))
+}
+
+#[tokio::test]
+async fn reads_in_any_order_equal_the_object() {
+    let data = pattern(4 * MIB + 4321);
+    let (env, mut reader) = environment(&data).await;
+    let ahead = Arc::default();
+    let mut offset = 0;
+    // In order, in steps that cross every window, then here and there.
+    for length in [1, 4096, 700_000, 1_000_000].into_iter().cycle() {
+        let bytes = reader.read(&env, &ahead, offset, length).await.unwrap();
+        let end = data.len().min(offset as usize + length as usize);
+        assert_eq!(bytes, data[offset as usize..end], "{length} bytes at {offset}");
+        offset = end as u64;
+        if end == data.len() {
+            break;
+        }
+    }
+    for (offset, length) in
+        [(3 * MIB, 10), (5, 2), (4 * MIB, 1 << 20), (MIB - 1, 2), (0, 1 << 20), (u64::MAX, 1)]
+    {
+        let bytes = reader.read(&env, &ahead, offset, length).await.unwrap();
+        let start = data.len().min(usize::try_from(offset).unwrap_or(usize::MAX));
+        assert_eq!(bytes, data[start..data.len().min(start + length as usize)], "{length} bytes at {offset}");
+    }
+    drop(reader);
+    assert_eq!(ahead.load(Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_task_reads_ahead_in_so_many_places_and_no_more() {
+    let data = pattern(3 * MIB);
+    let (env, first) = environment(&data).await;
+    let Content::Object { key, etag, .. } = &first.content else { panic!("not an object") };
+    let ahead = Arc::default();
+    let mut readers = Vec::new();
+    for _ in 0..2 * limit::READ_AHEAD_BYTES_MAX / HOST_CALL_BYTES_MAX {
+        let mut reader = Reader::object(key, etag, 0, data.len() as u64);
+        reader.read(&env, &ahead, 0, 100).await.unwrap();
+        readers.push(reader);
+    }
+    assert_eq!(ahead.load(Relaxed), limit::READ_AHEAD_BYTES_MAX);
+    assert_eq!(readers.iter().filter(|reader| reader.ahead.is_some()).count(), readers.len() / 2);
+}
+
+#[tokio::test]
+async fn an_object_that_was_replaced_is_not_read() {
+    let data = pattern(3 * MIB);
+    let (env, mut reader) = environment(&data).await;
+    let body = futures::stream::iter([Ok(Bytes::from_static(b"another"))]);
+    env.store.objects().put("data", body).await.unwrap();
+    let error = reader.read(&env, &Arc::default(), 0, 10).await.unwrap_err();
+    assert_eq!(error.kind, Kind::Conflict);
+}
