@@ -36,6 +36,8 @@ pub const OBJECT_BYTES_MAX: u64 = 5 << 30;
 pub const OUTPUTS_MAX: u32 = 1 << 16;
 /// Unfinished tasks of one job; a driver's `submit` waits beyond it.
 pub const JOB_TASKS_PENDING_MAX: usize = 100_000;
+/// Calls within calls: bounds what walks up from a task to its root.
+pub const TASK_DEPTH_MAX: u32 = 1000;
 /// Futures in one `wait`.
 pub const WAIT_FUTURES_MAX: usize = 1 << 20;
 /// Yielded outputs that no consumer took before a generator is held back.

@@ -64,6 +64,14 @@ impl Scheduler {
                 self.take_again(Part { task: ix, output: n as u32 }, output);
             }
         }
+        let job = self.tasks[ix].job;
+        if self.jobs[job].root == Some(ix) {
+            // Most jobs end here: then all of it is forgotten, and nothing has to be let go of one by one.
+            self.check_end(job);
+            if self.tasks.get(ix).is_none() {
+                return;
+            }
+        }
         let task = &mut self.tasks[ix];
         (task.failures, task.losses) = (0, 0);
         self.release_args(ix);
@@ -71,10 +79,6 @@ impl Scheduler {
         self.wake_takers(ix);
         self.need_missing(ix); // Lost again while it was being made again.
         self.agenda.push_back(Work::Retire(ix));
-        let job = self.tasks[ix].job;
-        if self.jobs[job].root == Some(ix) {
-            self.agenda.push_back(Work::End(job));
-        }
     }
 
     fn commit_first(&mut self, ix: TaskIx, attempt: AttemptId, outputs: Vec<Output>, usage: &Usage) {

@@ -11,6 +11,7 @@ use crate::{
     interest::{END, Resolved},
     job::Job,
     output::Content,
+    scheduler::Work,
     slab::{JobIx, TaskIx},
     task::{Outcome, Part},
     timer::Timer,
@@ -43,6 +44,9 @@ impl Scheduler {
             }
             Outcome::Committed if !self.tasks[root].is_idle() => return,
             Outcome::Committed => {}
+        }
+        if self.nests_due > 0 {
+            return self.agenda.push_back(Work::End(ix)); // Not all that the result names is known yet.
         }
         self.unwatch(root);
         let outputs = match self.root_outputs(root) {

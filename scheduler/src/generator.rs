@@ -19,7 +19,7 @@ use crate::{
 impl Scheduler {
     pub(crate) fn yielded(&mut self, attempt: AttemptId, output: u32, value: Output) {
         let Some(ix) = self.current(attempt).filter(|&ix| self.tasks[ix].is_generator()) else {
-            return self.made_late(attempt, &value);
+            return self.made_late(attempt, output, &value);
         };
         let known = self.tasks[ix].outputs.len() as u32;
         if output > known || put_index(output).is_some() {
@@ -45,7 +45,7 @@ impl Scheduler {
 
     pub(crate) fn put(&mut self, attempt: AttemptId, output: u32, value: Output) {
         let (Some(ix), Some(n)) = (self.current(attempt), put_index(output)) else {
-            return self.made_late(attempt, &value);
+            return self.made_late(attempt, output, &value);
         };
         // A replayed driver puts again what the log may know.
         self.known_slot(ix, output);
@@ -64,9 +64,13 @@ impl Scheduler {
         self.made_early(ix, attempt, output, value, new);
     }
 
-    /// An attempt that is being stopped made something: nobody will ever refer to it.
-    fn made_late(&mut self, attempt: AttemptId, value: &Output) {
-        if self.pool.is_stopping(attempt) {
+    /// An attempt that is being stopped made something: nobody will ever refer to it. (Unless this is a repeated
+    /// message, about what it made before.)
+    fn made_late(&mut self, attempt: AttemptId, output: u32, value: &Output) {
+        let known = self.part_seen(PartitionId { task: attempt.task, output });
+        let accepted = known.and_then(|part| self.slot(part)?.stored()).map(|stored| stored.key);
+        let is_accepted = matches!(value, Output::Stored(stored) if Some(stored.key) == accepted);
+        if !is_accepted && self.pool.is_stopping(attempt) {
             self.free_output(value);
         }
     }

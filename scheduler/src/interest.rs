@@ -52,9 +52,18 @@ pub(crate) enum Resolved<'a> {
     Pending(Part),
 }
 
+impl<'a> Resolved<'a> {
+    fn ready(narrowed: Option<(Part, &'a Output)>, part: Part, output: &'a Output) -> Self {
+        let (part, output) = narrowed.unwrap_or((part, output));
+        Self::Ready(part, output)
+    }
+}
+
 impl Scheduler {
     /// Follows aliases from `part` to what there is of it.
     pub(crate) fn resolve(&self, mut part: Part) -> Resolved<'_> {
+        // The first alias of some blocks: what is behind it has to be ready, too.
+        let mut narrowed = None;
         loop {
             let task = &self.tasks[part.task];
             let failure = match &task.outcome {
@@ -67,20 +76,18 @@ impl Scheduler {
                 (_, Some(error)) => return Resolved::Failed(error),
                 _ => return Resolved::Pending(part),
             };
-            let Output::Alias(value) = output else { return Resolved::Ready(part, output) };
-            match value.as_ref() {
-                Value::Partition(id) => match self.part_seen(*id) {
-                    Some(next) => part = next,
-                    None => return Resolved::Failed(&FORGOTTEN),
-                },
-                Value::Blocks { partition, .. } => {
-                    return match self.part_seen(*partition).map(|target| self.resolve(target)) {
-                        Some(Resolved::Ready(..)) => Resolved::Ready(part, output),
-                        Some(waiting) => waiting,
-                        None => Resolved::Failed(&FORGOTTEN),
-                    };
-                }
-                Value::Inline(_) | Value::Object(_) => return Resolved::Ready(part, output),
+            let Output::Alias(value) = output else { return Resolved::ready(narrowed, part, output) };
+            let (target, whole) = match value.as_ref() {
+                Value::Partition(id) => (id, true),
+                Value::Blocks { partition, .. } => (partition, false),
+                Value::Inline(_) | Value::Object(_) => return Resolved::ready(narrowed, part, output),
+            };
+            if !whole {
+                narrowed.get_or_insert((part, output));
+            }
+            match self.part_seen(*target) {
+                Some(next) => part = next,
+                None => return Resolved::Failed(&FORGOTTEN),
             }
         }
     }

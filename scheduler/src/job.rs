@@ -45,7 +45,7 @@ pub(crate) struct Job {
     pub queues: Vec<Queue>,
     /// Cpu time used so far by weight: the job with the least goes first.
     pub virtual_time: u64,
-    /// Since when nothing of it ran.
+    /// Since when nothing of it ran or became runnable.
     pub idle_since_ms: u64,
     pub stall_timer: Option<TimerKey>,
     /// Whether the present standstill was reported.

@@ -87,9 +87,10 @@ impl Scheduler {
         }
         let needs = Resources { cpu_millis: spec.cpu_millis, memory: task.memory, gpu: spec.gpu };
         let again = (task.attempt > 0 || task.is_committed()).then_some(task.ordinal);
-        task.phase = Phase::Ready;
         let job = task.job;
-        self.ready.push(job, &mut self.jobs[job], ix, Shape { needs, only }, again);
+        self.jobs[job].idle_since_ms = self.now_ms;
+        let class = self.ready.push(job, &mut self.jobs[job], ix, Shape { needs, only }, again);
+        self.tasks[ix].phase = Phase::Ready(class);
     }
 
     /// Lets attempts go on that wait for a cpu, then starts what fits.
@@ -97,6 +98,11 @@ impl Scheduler {
         loop {
             self.serve_resumes();
             self.settle_agenda();
+            while let Some(class) = self.ready.unwanted.pop() {
+                if self.ready.classes[class].jobs.is_empty() {
+                    self.unreserve(class);
+                }
+            }
             let version = self.pool.version;
             let Some((class, job)) = self.ready.first(|class| class.blocked_at != Some(version)) else {
                 return;
@@ -109,7 +115,7 @@ impl Scheduler {
 
     fn place_head(&mut self, class: ClassIx, job: JobIx) {
         let head = Ready::head(&self.jobs[job], class);
-        let Some(task) = head.filter(|&task| self.may_start(task)) else {
+        let Some(task) = head.filter(|&task| self.may_start(class, task)) else {
             return self.ready.pop(job, &mut self.jobs[job], class);
         };
         let Some(executor) = self.choose(class, task) else {
@@ -123,10 +129,10 @@ impl Scheduler {
 
     /// Whether a queued task is still to be started and its arguments are still there; if one was lost meanwhile, it
     /// waits anew.
-    fn may_start(&mut self, ix: TaskIx) -> bool {
+    fn may_start(&mut self, class: ClassIx, ix: TaskIx) -> bool {
         let Some(task) = self.tasks.get(ix) else { return false };
-        if !matches!(task.phase, Phase::Ready) {
-            return false; // Cancelled while it was queued.
+        if !matches!(task.phase, Phase::Ready(queued) if queued == class) {
+            return false; // Cancelled while it was queued, or queued anew elsewhere.
         }
         let there = |(_, part)| matches!(self.resolve(part), Resolved::Ready(..));
         if needed_args(task).all(there) {
@@ -161,14 +167,14 @@ impl Scheduler {
             && self.kept_for(executor).is_none_or(|kept| kept == ix)
     }
 
-    /// The class the executor is kept free for. A reservation counts only while the class has tasks and either fits
-    /// or may come to fit because something on the executor still computes.
+    /// The class the executor is kept free for. A reservation counts only while the class fits or may come to fit
+    /// because something on the executor still computes.
     fn kept_for(&self, executor: &Executor) -> Option<ClassIx> {
         let (ix, _) = executor.reservation?;
         let class = self.ready.classes.get(ix)?;
         let draining = executor.free.cpu_millis < executor.total.cpu_millis;
         let of_use = draining || class.shape.needs.fits(&executor.free);
-        (of_use && !class.jobs.is_empty()).then_some(ix)
+        of_use.then_some(ix)
     }
 
     /// Rates the executors for the task: bytes of its arguments that are there, or its wish.

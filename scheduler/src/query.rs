@@ -181,7 +181,7 @@ impl Scheduler {
     fn reason(&self, ix: TaskIx, depth: usize) -> String {
         let task = &self.tasks[ix];
         match &task.phase {
-            Phase::Ready => self.reason_not_placed(ix),
+            Phase::Ready(_) => self.reason_not_placed(ix),
             Phase::Backoff((at_ms, _)) => {
                 let error = task.error.as_ref().map(|error| error.message.as_ref()).unwrap_or_default();
                 let wait_ms = at_ms.saturating_sub(self.now_ms);

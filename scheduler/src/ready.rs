@@ -47,6 +47,8 @@ pub(crate) struct Ready {
     by_shape: BTreeMap<Shape, ClassIx>,
     /// Classes with jobs.
     pub filled: BTreeSet<ClassIx>,
+    /// Classes with a reservation and nothing left to run.
+    pub unwanted: Vec<ClassIx>,
     /// Tasks started so far.
     pub started: u64,
     order: u64,
@@ -94,8 +96,15 @@ impl Ready {
     }
 
     /// Puts a task into its class's queue. One that runs `again`, with its ordinal, goes before those that have never
-    /// run, and among its like in the order of calls.
-    pub fn push(&mut self, ix: JobIx, job: &mut Job, task: TaskIx, shape: Shape, again: Option<u32>) {
+    /// run, and among its like in the order of calls. Returns the class.
+    pub fn push(
+        &mut self,
+        ix: JobIx,
+        job: &mut Job,
+        task: TaskIx,
+        shape: Shape,
+        again: Option<u32>,
+    ) -> ClassIx {
         if job.queues.iter().all(|queue| queue.key.is_none()) {
             job.virtual_time = job.virtual_time.max(self.clock);
         }
@@ -115,6 +124,7 @@ impl Ready {
         }
         self.leave(ix, queue);
         self.enter(ix, job.virtual_time, queue);
+        class
     }
 
     fn enter(&mut self, ix: JobIx, virtual_time: u64, queue: &mut Queue) {
@@ -134,6 +144,9 @@ impl Ready {
         if self.classes[class].jobs.is_empty() {
             self.classes[class].blocked_since = None;
             self.filled.remove(&class);
+            if self.classes[class].reserved {
+                self.unwanted.push(class);
+            }
         }
     }
 

@@ -41,7 +41,7 @@ impl Scheduler {
             if task.run().is_some_and(|run| run.executor == left) {
                 attempts.push(ix);
             }
-            if matches!(task.phase, Phase::Ready) && task.is_open() {
+            if matches!(task.phase, Phase::Ready(_)) && task.is_open() {
                 bound.push(ix);
             }
             let at = |part: &Part| {
@@ -71,7 +71,7 @@ impl Scheduler {
     fn check_binding(&mut self, ix: TaskIx, left: ExecutorId) {
         let task = &self.tasks[ix];
         let strict = fanfold_protocol::call::Placement::On { executor: left, strict: true };
-        if matches!(task.phase, Phase::Ready)
+        if matches!(task.phase, Phase::Ready(_))
             && task.spec.as_ref().is_some_and(|spec| spec.placement == strict)
         {
             self.arguments_ready(ix);

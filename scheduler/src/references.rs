@@ -44,6 +44,17 @@ impl Scheduler {
         }
     }
 
+    /// The same for what an output names. What that names in turn is put off: such chains can be of any length.
+    fn acquire_named(&mut self, part: Part) {
+        let Some(slot) = self.slot_mut(part) else { return };
+        slot.refs += 1;
+        if slot.refs == 1 {
+            self.enliven(part);
+            self.nests_due += 1;
+            self.agenda.push_back(Work::Nest(part));
+        }
+    }
+
     /// Counts the output as alive until it is buried.
     pub(crate) fn enliven(&mut self, part: Part) {
         let Some(slot) = self.slot_mut(part) else { return };
@@ -124,8 +135,10 @@ impl Scheduler {
 
     /// Has a live output keep alive what its bytes name.
     pub(crate) fn nest(&mut self, part: Part) {
-        let job = self.tasks[part.task].job;
-        let Some(slot) = self.slot(part).filter(|slot| slot.nested.is_none()) else { return };
+        let Some(job) = self.tasks.get(part.task).map(|task| task.job) else { return };
+        let Some(slot) = self.slot(part).filter(|slot| slot.nested.is_none() && slot.refs > 0) else {
+            return;
+        };
         let ids: Vec<PartitionId> = match &slot.content {
             Content::Made(output) => match output.as_ref() {
                 Output::Inline(payload) if payload.refs.is_empty() => return,
@@ -143,7 +156,7 @@ impl Scheduler {
         if named.is_empty() {
             return;
         }
-        named.iter().for_each(|&part| self.acquire(part));
+        named.iter().for_each(|&part| self.acquire_named(part));
         if let Some(slot) = self.slot_mut(part) {
             slot.nested = Some(named);
         }

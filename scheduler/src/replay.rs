@@ -53,6 +53,7 @@ impl Scheduler {
             id,
             job: job_ix,
             parent,
+            depth: 0,
             place: 0,
             ordinal,
             stage: u32::MAX,
@@ -91,7 +92,9 @@ impl Scheduler {
         let place = driver.children.len() as u32;
         driver.children.push(Some(child));
         driver.children_kept += 1;
-        (self.tasks[child].parent, self.tasks[child].place) = (Some(parent), place);
+        let depth = self.tasks[parent].depth + 1;
+        let child = &mut self.tasks[child];
+        (child.parent, child.place, child.depth) = (Some(parent), place, depth);
     }
 
     /// Takes over what the log says of the task's commit.

@@ -43,6 +43,8 @@ pub struct Scheduler {
     pub(crate) ready: Ready,
     pub(crate) timers: Timers,
     pub(crate) agenda: VecDeque<Work>,
+    /// How many [`Work::Nest`] are in the agenda.
+    pub(crate) nests_due: usize,
     /// Copies to drop, by the executor that has them, and those that only the store may have.
     pub(crate) frees: BTreeMap<ExecutorId, Vec<StoredKey>>,
     pub(crate) frees_stored: Vec<StoredKey>,
@@ -58,6 +60,8 @@ pub(crate) enum Work {
     Settled(Part),
     /// Somebody waits for the output: see to it that it is made.
     Need(Part),
+    /// The output has come to life: what it names does, too.
+    Nest(Part),
     /// The output may have lost its last reference.
     Dead(Part),
     /// Nobody may need the task any more.
@@ -102,6 +106,7 @@ impl Scheduler {
             ready: Ready::default(),
             timers: Timers::default(),
             agenda: VecDeque::new(),
+            nests_due: 0,
             frees: BTreeMap::new(),
             frees_stored: Vec::new(),
             scores: Vec::new(),
@@ -181,6 +186,10 @@ impl Scheduler {
             match work {
                 Work::Settled(part) => self.tell(part),
                 Work::Need(part) => self.need(part),
+                Work::Nest(part) => {
+                    self.nests_due -= 1;
+                    self.nest(part);
+                }
                 Work::Dead(part) => self.bury(part),
                 Work::Retire(task) => self.retire(task),
                 Work::End(job) => self.check_end(job),

@@ -53,7 +53,7 @@ impl Scheduler {
         match &task.phase {
             Phase::Idle | Phase::Waiting { .. } => false,
             Phase::Backoff(_) => true,
-            Phase::Ready => self.may_come_to_fit(ix),
+            Phase::Ready(_) => self.may_come_to_fit(ix),
             Phase::Running(run) => match (&run.blocked, run.cpu) {
                 (Some(Blocked::Wait(wait)), _) if wait.timer.is_some() => true,
                 (_, Cpu::Queued) => {

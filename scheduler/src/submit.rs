@@ -93,6 +93,10 @@ impl Scheduler {
             let message = format!("{} outputs are more than {}", spec.outputs, limit::OUTPUTS_MAX);
             return Some(Error::new(Kind::Invalid, Code::Call, message));
         }
+        if self.tasks[parent].depth >= limit::TASK_DEPTH_MAX {
+            let message = format!("calls are nested more than {} deep", limit::TASK_DEPTH_MAX);
+            return Some(Error::new(Kind::Invalid, Code::Call, message));
+        }
         let mut named = spec.args.iter().flat_map(|value| value.refers());
         let unknown = named.find(|&id| self.part(job, id).is_none());
         if let Some(id) = unknown {

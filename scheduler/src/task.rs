@@ -10,7 +10,7 @@ use fanfold_protocol::{AttemptId, Digest, Error, TaskId, call::TaskSpec};
 use crate::{
     executor::Resources,
     output::Slot,
-    slab::{ExecutorIx, JobIx, NodeIx, TaskIx},
+    slab::{ClassIx, ExecutorIx, JobIx, NodeIx, TaskIx},
     timer::TimerKey,
 };
 
@@ -27,6 +27,8 @@ pub(crate) struct Task {
     pub id: TaskId,
     pub job: JobIx,
     pub parent: Option<TaskIx>,
+    /// Calls between it and the root.
+    pub depth: u32,
     /// Place among its driver's children.
     pub place: u32,
     /// Place in the job's order of calls; never used twice in a job.
@@ -103,8 +105,8 @@ pub(crate) enum Phase {
     Waiting {
         missing: u32,
     },
-    /// In the queue.
-    Ready,
+    /// In the queue of this class. (It may be left over in others.)
+    Ready(ClassIx),
     /// Waits to be tried again.
     Backoff(TimerKey),
     Running(Box<Run>),
@@ -191,7 +193,7 @@ impl Wait {
             Some(positions) => (0, positions.as_ref()),
             None => (self.on.len() as u32, &[][..]),
         };
-        (0..all).chain(some.iter().copied().filter(|&n| (n as usize) < self.on.len()))
+        (0..all).chain(some.iter().copied())
     }
 }
 
@@ -294,7 +296,7 @@ impl Task {
             (Phase::Running(run), _) if run.cpu == Cpu::Held => "running",
             (Phase::Running(_), _) => "blocked",
             (Phase::Waiting { .. } | Phase::Backoff(_), _) => "waiting",
-            (Phase::Ready, _) => "runnable",
+            (Phase::Ready(_), _) => "runnable",
             (Phase::Idle, Outcome::Open) => "waiting",
             (Phase::Idle, Outcome::Committed) => "committed",
             (Phase::Idle, Outcome::Failed(_)) => "failed",

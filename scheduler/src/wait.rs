@@ -5,7 +5,7 @@
 //! other answer follows from the partitions themselves.
 
 use fanfold_protocol::{
-    AttemptId, Error, PartitionId, limit, message::ToExecutor, record::Record, value::Output,
+    AttemptId, Code, Error, Kind, PartitionId, limit, message::ToExecutor, record::Record, value::Output,
 };
 
 use crate::{
@@ -53,6 +53,9 @@ impl Scheduler {
         on.iter().flatten().for_each(|&part| self.adopt(ix, part));
         let choice = (timeout_ms.is_some() || (count as usize) < on.len()).then(|| self.next_choice(ix));
         let recorded = choice.and_then(|choice| self.recorded_answer(ix, choice));
+        if recorded.iter().flatten().any(|&position| position as usize >= on.len()) {
+            return self.attempt_broken(ix, self.waits_otherwise(ix));
+        }
         let waits = recorded.is_none() && timeout_ms != Some(0);
         let timer = timeout_ms
             .filter(|_| waits)
@@ -83,6 +86,14 @@ impl Scheduler {
             None => {}
         }
         true
+    }
+
+    fn waits_otherwise(&self, ix: TaskIx) -> Error {
+        let message = format!(
+            "task {} waits for other futures than when it ran before: its function is not deterministic",
+            self.tasks[ix].id
+        );
+        Error::new(Kind::Guest, Code::NonDeterministic, message)
     }
 
     /// The number of a wait among those whose answer is a matter of time. Other waits do not count: an attempt that
@@ -147,8 +158,7 @@ impl Scheduler {
         }
         let answer = |n: u32| {
             let Some(part) = wait.on[n as usize] else {
-                let error =
-                    Error::not_found(fanfold_protocol::Code::Partition, "no such partition in this job");
+                let error = Error::not_found(Code::Partition, "no such partition in this job");
                 return Some((n, Err(error)));
             };
             match self.standing(part) {

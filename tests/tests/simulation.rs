@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use fanfold_tests::sim;
 
 const SEEDS: u64 = 1000;
+/// Seeds beyond these that once failed. (A change of what seeds stand for makes them seeds like any other.)
+const ONCE_FAILED: [u64; 5] = [202_304, 207_632, 208_111, 220_005, 226_695];
 
 /// Branches that are seldom taken. One that no seed reaches is not tested by this, and the test says so.
 const SOMETIMES: &[&str] = &[
@@ -46,7 +48,8 @@ fn a_thousand_seeds() {
     let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
     let mut failures = Vec::new();
     let mut happenings = 0;
-    for seed in first..first + count {
+    let once_failed = ONCE_FAILED.into_iter().filter(|_| count == SEEDS);
+    for seed in (first..first + count).chain(once_failed) {
         let report = sim::run(seed, false);
         happenings += report.happenings;
         report.seen.iter().for_each(|(what, times)| *seen.entry(what).or_default() += times);

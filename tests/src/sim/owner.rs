@@ -168,7 +168,7 @@ impl Owner {
         let program: usize = entry.parse().ok()?;
         let callee = &programs[program];
         let mut spec = spec(task, Some(attempt.task), program, callee, args.clone(), options.placement);
-        if self.deadlines && task.0[0] < 12 {
+        if self.deadlines && task.0[0] < 32 {
             spec.deadline_at_ms = Some(now_ms + u64::from(task.0[1]));
         }
         Some((task, Ok(spec)))

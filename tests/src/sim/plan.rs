@@ -50,7 +50,7 @@ pub enum Fault {
 
 impl Plan {
     pub fn new(rng: &mut SmallRng) -> Self {
-        let random_tasks = rng.random_ratio(1, 12);
+        let random_tasks = rng.random_ratio(1, 8);
         let mut maker = Maker { rng, programs: Vec::new(), tasks_left: 0, random_tasks };
         let count = maker.rng.random_range(1..=3);
         let jobs: Vec<JobPlan> = (0..count).map(|n| maker.job(n)).collect();
@@ -157,7 +157,7 @@ impl Maker<'_> {
             ),
             durability: *pick(self.rng, &durabilities),
             deterministic: !(self.random_tasks && self.rng.random_ratio(1, 6)),
-            lies: self.random_tasks && self.rng.random_ratio(1, 8),
+            lies: self.random_tasks && self.rng.random_ratio(1, 4),
         }
     }
 
