@@ -21,9 +21,7 @@ pub async fn run(args: &[String]) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let server = Server::fanfold(dir.path())?;
     let mut rest = Rest::connect(server.address).await?;
-    let manifest =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../functions/noop/fanfold.toml"))?;
-    rest.deploy("noop", &manifest, &std::fs::read(component("noop")?)?).await?;
+    rest.deploy("noop", include_str!("../../functions/noop/fanfold.toml"), &std::fs::read(component("noop")?)?).await?;
 
     let mut rates = Vec::new();
     for _ in 0..ROUNDS {

@@ -22,9 +22,8 @@ pub async fn run(args: &[String]) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let server = Server::fanfold(dir.path())?;
     let mut rest = Rest::connect(server.address).await?;
-    let manifest =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../functions/wordcount/fanfold.toml"))?;
-    rest.deploy("wordcount", &manifest, &std::fs::read(component("wordcount")?)?).await?;
+    let manifest = include_str!("../../functions/wordcount/fanfold.toml");
+    rest.deploy("wordcount", manifest, &std::fs::read(component("wordcount")?)?).await?;
     let mut bytes = 0;
     for number in 0..megabytes * 1_000_000 / OBJECT_BYTES {
         let text = text(number as u64);

@@ -78,6 +78,12 @@ pub fn binary() -> PathBuf {
     found.filter(|path| path.exists()).expect("no fanfold binary: run the tests with `cargo xtask test`")
 }
 
+/// The folder of this crate. What the runner says now, not what cargo said when this was built: clones share a target
+/// directory.
+pub fn crate_folder() -> PathBuf {
+    std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into()).into()
+}
+
 /// The component of one of our functions (`functions/<name>`).
 pub fn component(name: &str) -> PathBuf {
     let built =
@@ -228,7 +234,7 @@ impl Platform {
 
     /// Deploys one of our functions under its own manifest.
     pub async fn deploy(&self, name: &str) -> Answer {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../functions").join(name);
+        let folder = crate_folder().join("../functions").join(name);
         self.deploy_as(name, &std::fs::read_to_string(folder.join("fanfold.toml")).expect("a manifest")).await
     }
 

@@ -50,7 +50,7 @@ const IMPURE: &[&str] = &["tokio", "hyper", "reqwest", "object_store", "rand", "
 const FILE_LINES_MAX: usize = 600;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository").to_path_buf()
+    fanfold_tests::platform::crate_folder().parent().expect("the repository").to_path_buf()
 }
 
 /// Normal dependencies of every crate of the workspace, by name.

@@ -9,8 +9,9 @@ use anyhow::{Context, Result, bail};
 
 /// The repository's root.
 pub fn root() -> PathBuf {
-    // This crate is a folder of the root.
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new(".")).to_path_buf()
+    // This crate is a folder of the root. What cargo says now, not what it said when this was built: clones share a target directory.
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&here).parent().unwrap_or(Path::new(".")).to_path_buf()
 }
 
 /// Where cargo builds: `CARGO_TARGET_DIR`, or `target` in the root.
