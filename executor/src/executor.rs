@@ -18,6 +18,7 @@ use crate::{
     direct::{self, Direct},
     engine::Engine,
     load::{self, Loader},
+    sandbox::LogSink,
     task,
     worker::Worker,
 };
@@ -121,7 +122,7 @@ impl DirectLane for Executor {
         function: Arc<FunctionVersion>,
         request: http::Request<fanfold_protocol::direct::Body>,
     ) -> Running<'_, Reply> {
-        Box::pin(direct::http::serve(&self.direct, function, request))
+        Box::pin(direct::http::serve(&self.direct, function, request, LogSink::default()))
     }
 
     fn call(
@@ -129,6 +130,6 @@ impl DirectLane for Executor {
         function: Arc<FunctionVersion>,
         request: http::Request<fanfold_protocol::direct::Body>,
     ) -> Running<'_, Reply> {
-        Box::pin(direct::call(&self.direct, function, request))
+        Box::pin(direct::call(&self.direct, function, request, LogSink::default()))
     }
 }

@@ -3,7 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use fanfold_protocol::{Error, PartitionId, record::Record, value::Output};
+use fanfold_protocol::{
+    Error, PartitionId,
+    record::Record,
+    value::{Output, Stored},
+};
 
 use crate::{
     Command, JobEnd, Scheduler,
@@ -57,9 +61,31 @@ impl Scheduler {
         for &part in &reach.pending {
             self.watch(root, part, END);
         }
-        if reach.pending.is_empty() && !self.must_wait_for_store(ix, &reach) {
+        if reach.pending.is_empty() && !self.doubts(ix, &reach) && !self.must_wait_for_store(ix, &reach) {
             self.end_job(ix, Ok(outputs));
         }
+    }
+
+    /// Gives up copies that the result of a recorded job consists of and that are doubtful: made in an earlier epoch,
+    /// and not known to be in the object store. Their executor may have started anew under the same id, and the word
+    /// of their upload may have gone to the former owner; waiting for it would be in vain. They are made again.
+    fn doubts(&mut self, ix: JobIx, reach: &Reach) -> bool {
+        let epoch = self.epoch;
+        let doubtful = |part: &Part| {
+            let stored = self.slot(*part)?.stored()?;
+            let spec = self.tasks[part.task].spec.as_ref();
+            let again = spec.is_none_or(|spec| spec.deterministic);
+            (again && !stored.durable && stored.key.epoch != epoch).then(|| (*part, stored.clone()))
+        };
+        let recorded = self.jobs[ix].recorded;
+        let doubtful: Vec<(Part, Stored)> = reach.parts.iter().filter(|_| recorded).filter_map(doubtful).collect();
+        for (part, stored) in &doubtful {
+            self.lose(*part, stored.clone());
+        }
+        if !doubtful.is_empty() {
+            self.agenda.push_back(Work::End(ix));
+        }
+        !doubtful.is_empty()
     }
 
     /// The root's outputs as far as they are there.

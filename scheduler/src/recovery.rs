@@ -120,13 +120,15 @@ impl Scheduler {
             _ => None,
         };
         if let Some(stored) = gone {
-            self.free_stored(&stored, true);
-            self.set_gone(
-                part,
-                Gone { was: Was::Stored(Stored { at: None, durable: false, ..stored }), freed: false },
-            );
+            self.lose(part, stored);
             self.agenda.push_back(Work::End(job));
         }
+    }
+
+    /// The copy is of no use: it is dropped wherever it is, and made again when somebody needs it.
+    pub(crate) fn lose(&mut self, part: Part, stored: Stored) {
+        self.free_stored(&stored, true);
+        self.set_gone(part, Gone { was: Was::of(Output::Stored(stored)), freed: false });
     }
 
     pub(crate) fn durable(&mut self, key: StoredKey) {

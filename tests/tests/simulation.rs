@@ -1,4 +1,4 @@
-//! The scheduler under the simulator of `fanfold_tests::sim`: a thousand seeds, and the simulator's own determinism.
+//! The scheduler under the simulator of `fanfold_tests::sim`: thousands of seeds, and the simulator's own determinism.
 //!
 //! `FANFOLD_SEED=17 cargo nextest run --release -p fanfold-tests --test simulation --no-capture one_seed` replays one
 //! seed and prints everything that happened.
@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 
 use fanfold_tests::sim;
 
-const SEEDS: u64 = 1000;
-/// Seeds beyond these that once failed. (A change of what seeds stand for makes them seeds like any other.)
-const ONCE_FAILED: [u64; 5] = [202_304, 207_632, 208_111, 220_005, 226_695];
+/// About five seconds of one core, in release.
+const SEEDS: u64 = 5000;
 
 /// Branches that are seldom taken. One that no seed reaches is not tested by this, and the test says so.
 const SOMETIMES: &[&str] = &[
@@ -42,14 +41,13 @@ const SOMETIMES: &[&str] = &[
 ];
 
 #[test]
-fn a_thousand_seeds() {
+fn many_seeds() {
     let first: u64 = number("FANFOLD_SEEDS_FROM").unwrap_or(0);
     let count: u64 = number("FANFOLD_SEEDS").unwrap_or(SEEDS);
     let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
     let mut failures = Vec::new();
     let mut happenings = 0;
-    let once_failed = ONCE_FAILED.into_iter().filter(|_| count == SEEDS);
-    for seed in (first..first + count).chain(once_failed) {
+    for seed in first..first + count {
         let report = sim::run(seed, false);
         happenings += report.happenings;
         report.seen.iter().for_each(|(what, times)| *seen.entry(what).or_default() += times);
@@ -70,7 +68,7 @@ fn a_thousand_seeds() {
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    for seed in (0..SEEDS).step_by(20) {
+    for seed in (0..SEEDS).step_by(50) {
         let (first, second) = (sim::run(seed, false), sim::run(seed, false));
         assert_eq!(first.hash, second.hash, "seed {seed} gave two different runs");
         assert_eq!(first.seen, second.seen, "seed {seed} reached different branches");

@@ -27,17 +27,17 @@ use crate::{
 /// What a guest answers with: a response, or the error code that it chose.
 type Head = Result<Response<WasiBody>, ErrorCode>;
 
-/// See [`fanfold_protocol::direct::DirectLane::http`].
+/// See [`fanfold_protocol::direct::DirectLane::http`]. `logs` has the log lines also of a call that fails.
 pub(crate) async fn serve(
     direct: &Arc<Direct>,
     function: Arc<FunctionVersion>,
     request: Request<Body>,
+    logs: LogSink,
 ) -> Result<Reply, Error> {
     let body_max = function.manifest.body_max;
     check(&request, body_max)?;
     let (loaded, timing) = direct.load(&function).await?;
     let permit = direct.room(&function).await?;
-    let logs = LogSink::default();
     let call = Call::<Head>::begin();
     let timeout_ms = function.manifest.timeout;
     let bodiless = *request.method() == Method::HEAD;

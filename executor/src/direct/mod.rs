@@ -86,16 +86,17 @@ impl Direct {
     }
 }
 
-/// See [`fanfold_protocol::direct::DirectLane::call`].
+/// See [`fanfold_protocol::direct::DirectLane::call`]. `logs` has the log lines also of a call that fails.
 pub(crate) async fn call(
     direct: &Arc<Direct>,
     function: Arc<FunctionVersion>,
     request: ::http::Request<Body>,
+    logs: LogSink,
 ) -> Result<Reply, Error> {
     let (loaded, timing) = direct.load(&function).await?;
     match &loaded.program {
-        Program::Cli(_) => program::run(direct, function, loaded, timing, request).await,
-        Program::Task(_) => run_task(direct, function, loaded, timing, request).await,
+        Program::Cli(_) => program::run(direct, function, loaded, timing, request, logs).await,
+        Program::Task(_) => run_task(direct, function, loaded, timing, request, logs).await,
         Program::Http(_) => Err(Error::invalid(format!(
             "`{}` is an HTTP function: send requests to /function/{0}/",
             function.name
@@ -110,11 +111,11 @@ async fn run_task(
     loaded: Arc<Loaded>,
     mut timing: Timing,
     request: ::http::Request<Body>,
+    logs: LogSink,
 ) -> Result<Reply, Error> {
     let input = input(request.into_body(), function.manifest.timeout).await?;
     // Only now: a client that is slow to send holds no room.
     let _permit = direct.room(&function).await?;
-    let logs = LogSink::default();
     let call = task::DirectCall { function, loaded, input, logs: logs.clone() };
     let ran = task::run_direct(&direct.shared, call).await?;
     timing.instantiate_us = ran.instantiate_us;

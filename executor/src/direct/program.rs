@@ -41,10 +41,10 @@ pub(super) async fn run(
     loaded: Arc<Loaded>,
     timing: Timing,
     request: Request<Body>,
+    logs: LogSink,
 ) -> Result<Reply, Error> {
     let args = arguments(function.name.as_str(), request.uri().query().unwrap_or_default())?;
     let permit = direct.room(&function).await?;
-    let logs = LogSink::default();
     let call = Call::<()>::begin();
     let timeout_ms = function.manifest.timeout;
     let stdin = Stdin::new(body::incoming(request.into_body(), function.manifest.body_max, call.clone()));

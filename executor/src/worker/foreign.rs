@@ -18,7 +18,7 @@ use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
 
 use super::{attempt::Attempt, meter::meter};
-use crate::direct;
+use crate::{direct, sandbox::LogSink};
 
 /// Media type of an input whose sender gave none.
 const OCTETS: &str = "application/octet-stream";
@@ -37,19 +37,19 @@ pub(super) async fn run(
     let function = as_assigned(function, &assignment);
     let request = request(&function, input(&assignment)?)?;
     attempt.start();
-    let lane = attempt.worker.direct.clone();
+    let (lane, logs) = (attempt.worker.direct.clone(), LogSink::default());
+    attempt.logs = logs.logs();
     let call = async {
         let reply = if is_http {
-            direct::http::serve(&lane, function, request).await?
+            direct::http::serve(&lane, function, request, logs).await?
         } else {
-            direct::call(&lane, function, request).await?
+            direct::call(&lane, function, request, logs).await?
         };
         answer(reply).await
     };
     let metered = meter(call, &attempt.control, Duration::MAX).await;
     attempt.usage.cpu_us = u64::try_from(metered.busy.as_micros()).unwrap_or(u64::MAX);
-    let (body, logs) = metered.result??;
-    attempt.logs = logs;
+    let body = metered.result??;
     Ok(vec![output(attempt, &assignment, body).await?])
 }
 
@@ -95,11 +95,11 @@ fn request(function: &FunctionVersion, body: Bytes) -> Result<Request<Body>, Err
 }
 
 /// The whole response of a function that did not fail.
-async fn answer(reply: Reply) -> Result<(Bytes, fanfold_protocol::direct::Logs), Error> {
+async fn answer(reply: Reply) -> Result<Bytes, Error> {
     let (head, body) = reply.response.into_parts();
     let body = body.collect().await?.to_bytes();
     if head.status < StatusCode::INTERNAL_SERVER_ERROR {
-        return Ok((body, reply.logs));
+        return Ok(body);
     }
     let shown = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
     let message = format!("the function answered {}: {}", head.status, shown.trim());

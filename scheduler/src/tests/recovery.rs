@@ -199,3 +199,29 @@ fn a_driver_that_does_not_call_again_what_is_needed_is_found_out() {
         ",
     );
 }
+
+#[test]
+fn a_result_that_an_earlier_epoch_left_in_one_place_is_made_again_before_the_job_ends() {
+    check(
+        "
+        join e1 cpu=4
+        job a recorded
+        > run a#1 on e1 mem=100
+        call a/0
+        > run a/0#1 on e1 mem=100
+        done a/0 @100
+        > log committed a/0
+        restart
+        > run a#1 on e1 mem=100
+        call a/0
+        done a =a/0.0
+        > log committed a
+        > run a/0#1 on e1 mem=100
+        > free e1 a/0.0#1
+        done a/0 @100
+        durable a/0.0
+        > log ended a
+        > end a @100 on e1
+        ",
+    );
+}

@@ -59,3 +59,26 @@ fn dropping_an_output_leaves_what_it_names_with_its_driver() {
         ",
     );
 }
+
+#[test]
+fn a_message_that_comes_twice_frees_nothing() {
+    check(
+        "
+        join e1 cpu=4
+        job a
+        > run a#1 on e1 mem=100
+        call a/0 generator
+        > run a/0#1 on e1 mem=100
+        > credit a/0 16
+        yield a/0 0 @100
+        yield a/0 0 @100
+        cancel-futures a a/0.0
+        > stop a/0#1 !platform/cancelled
+        yield a/0 0 @100
+        next a 0 a/0 0
+        > next a 0: a/0.0
+        wait a 1 a/0.0
+        > woken a 1: 0=@100 on e1
+        ",
+    );
+}

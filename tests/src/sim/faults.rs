@@ -4,7 +4,12 @@ use fanfold_protocol::{Code, Error, ExecutorId, Kind, message::Offer, value::Sto
 use fanfold_scheduler::{Event, Scheduler};
 use rand::Rng as _;
 
-use super::{owner::Fate, plan::Fault, run::Run, world::Happening};
+use super::{
+    owner::Fate,
+    plan::{Company, Fault},
+    run::Run,
+    world::Happening,
+};
 
 impl Run {
     pub(super) fn fault(&mut self, fault: Fault) {
@@ -16,7 +21,7 @@ impl Run {
             Fault::Kill => self.kill_one(),
             Fault::Join => self.happen(Happening::Join),
             Fault::Rot => self.rot(),
-            Fault::Gateway { alone } => self.gateway_down(alone),
+            Fault::Gateway(company) => self.gateway_down(company),
             Fault::Cancel(n) => {
                 let job = &mut self.owner.jobs[n];
                 if matches!(job.fate, Fate::Running) && self.owner.scheduler.is_some() {
@@ -62,7 +67,7 @@ impl Run {
         }
     }
 
-    pub(super) fn gateway_down(&mut self, alone: bool) {
+    pub(super) fn gateway_down(&mut self, company: Company) {
         if self.owner.scheduler.is_none() {
             return;
         }
@@ -74,9 +79,18 @@ impl Run {
         for node in self.world.nodes.values_mut() {
             node.machines.clear();
         }
-        if !alone {
-            let executors: Vec<ExecutorId> = self.world.nodes.keys().copied().collect();
-            executors.into_iter().for_each(|executor| self.kill(executor));
+        match company {
+            Company::Stays => {}
+            Company::Goes => {
+                let executors: Vec<ExecutorId> = self.world.nodes.keys().copied().collect();
+                executors.into_iter().for_each(|executor| self.kill(executor));
+            }
+            Company::Returns => {
+                for node in self.world.nodes.values_mut() {
+                    node.cache.clear();
+                    node.freed.clear();
+                }
+            }
         }
         self.world.within(300, Happening::GatewayUp);
     }

@@ -13,7 +13,8 @@
 //!   arrive until the owner notices; what was in the object store stays.
 //! - A copy of a partition may vanish everywhere, and nobody is told.
 //! - The gateway may die at any moment. Journal entries that were not durable are gone, the others are there in
-//!   order. Executors end its attempts; they may die with it (one process) or live on with their caches. Messages for
+//!   order. Executors end its attempts; they may die with it, live on with their
+//!   caches, or start anew with it under the same ids and with nothing (one process). Messages for
 //!   the dead owner may reach the next one. Unrecorded jobs are gone.
 //! - Unfair, and not done: losing a message between two live parties (both ends would notice a broken connection and
 //!   count the executor as gone), reordering messages of one attempt, a journal that loses a durable entry.

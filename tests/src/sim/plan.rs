@@ -42,10 +42,21 @@ pub enum Fault {
     Join,
     /// A copy of a partition vanishes, in the object store too.
     Rot,
-    /// The gateway dies and comes back; with `alone`, its executors live on.
-    Gateway { alone: bool },
+    /// The gateway dies and comes back.
+    Gateway(Company),
     /// Somebody cancels a job.
     Cancel(usize),
+}
+
+/// What becomes of the executors when their gateway dies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Company {
+    /// They live on, with what they have.
+    Stays,
+    /// They die, and others come.
+    Goes,
+    /// They are part of its process and start anew with it, under the same ids and with nothing.
+    Returns,
 }
 
 impl Plan {
@@ -87,7 +98,7 @@ fn faults(rng: &mut SmallRng, jobs: usize) -> Vec<(u64, Fault)> {
                 0..7 => Fault::Kill,
                 7..9 => Fault::Join,
                 9..14 => Fault::Rot,
-                14..18 => Fault::Gateway { alone: rng.random_bool(0.5) },
+                14..18 => Fault::Gateway(*pick(rng, &[Company::Stays, Company::Goes, Company::Returns])),
                 18 => Fault::Cancel(rng.random_range(0..jobs)),
                 _ => Fault::Kill,
             };

@@ -89,8 +89,7 @@ impl Run {
         let owner = Owner::new(jobs.collect(), plan.random_tasks);
         let mut world = Machines::new(rng, programs);
         (world.delay_ms, world.duplicates) = (plan.delay_ms, plan.duplicates);
-        world.nothing_lost =
-            !plan.has(|fault| matches!(fault, Fault::Kill | Fault::Rot | Fault::Gateway { .. }));
+        world.nothing_lost = !plan.has(|fault| matches!(fault, Fault::Kill | Fault::Rot | Fault::Gateway(_)));
         Self {
             plan,
             world,
