@@ -123,8 +123,12 @@ impl Scheduler {
     pub(crate) fn set_idle(&mut self, ix: TaskIx, error: Error) {
         self.stop_run(ix, error);
         self.unwatch(ix);
-        if let Phase::Backoff(timer) = std::mem::replace(&mut self.tasks[ix].phase, Phase::Idle) {
-            self.timers.cancel(timer);
+        match std::mem::replace(&mut self.tasks[ix].phase, Phase::Idle) {
+            Phase::Backoff(timer) => self.timers.cancel(timer),
+            // It stays in the queue until placement sees it there. Its class must be looked at for that even while
+            // nothing of it fits: an executor may be kept free for nothing but this task.
+            Phase::Ready(class) => self.ready.classes[class].blocked_at = None,
+            _ => {}
         }
     }
 

@@ -189,3 +189,25 @@ fn a_task_bound_to_an_executor_waits_for_it_and_fails_with_it() {
         ",
     );
 }
+
+#[test]
+fn a_reservation_ends_with_the_task_it_was_for() {
+    check(
+        "
+        join e1 cpu=2
+        job a cpu=0
+        > run a#1 on e1 mem=100
+        call a/0 cpu=1
+        > run a/0#1 on e1 mem=100
+        call a/1 cpu=2
+        call a/2 cpu=1
+        > run a/2#1 on e1 mem=100
+        call a/3 cpu=1
+        tick 500
+        done a/0 'x'
+        # Kept free for a/1.
+        cancel-futures a a/1.0
+        > run a/3#1 on e1 mem=100
+        ",
+    );
+}
