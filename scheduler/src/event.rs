@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use fanfold_protocol::{
     AttemptId, Error, ExecutorId, JobId, PartitionId, TaskId,
     call::TaskSpec,
+    link::Held,
     message::{FromExecutor, Offer, ToExecutor, Usage},
     record::{Committed, Record},
     rest::{GraphView, Progress},
@@ -14,8 +15,20 @@ use fanfold_protocol::{
 /// Something that happened. Events are handed to `Scheduler::step` in the order they happened.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
-    /// An executor offers its slots.
-    ExecutorJoined(Offer),
+    /// An executor offers its slots, and says what it has from before.
+    ///
+    /// `held` are copies that it answers for (none that it merely read from others), of jobs that are running or still
+    /// to be started. The scheduler takes over what their logs know and has the rest freed. The owner leaves out those
+    /// of all other jobs, and sees to them itself: a result that is kept must not be freed, and of other jobs'
+    /// copies nothing is known here.
+    ///
+    /// From then on the executor reports every upload that ends with `Durable`.
+    ExecutorJoined {
+        /// What it offers.
+        offer: Offer,
+        /// What it has. An executor that is here already and joins anew has ended its attempts.
+        held: Vec<Held>,
+    },
     /// An executor is gone with everything that only it had.
     ExecutorLeft(ExecutorId),
     /// A job begins, or goes on after a restart.

@@ -113,7 +113,7 @@ impl World {
                     gpu: option(rest, "gpu").unwrap_or(0),
                 };
                 self.offers.push(offer.clone());
-                return Event::ExecutorJoined(offer);
+                return Event::ExecutorJoined { offer, held: Vec::new() };
             }
             "leave" => {
                 self.offers.retain(|offer| offer.executor != executor(rest[0]));
@@ -248,7 +248,8 @@ impl World {
                 _ => {}
             }
         }
-        let joins = self.offers.iter().cloned().map(Event::ExecutorJoined);
+        let joins =
+            self.offers.iter().cloned().map(|offer| Event::ExecutorJoined { offer, held: Vec::new() });
         let jobs = self.starts.iter().cloned().map(|start| {
             let replay = replay.clone();
             Event::JobStarted(Box::new(JobStart { replay, ..start }))

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use fanfold_protocol::{
     AttemptId, Code, Error, ExecutorId, Kind,
+    link::Held,
     message::Offer,
     value::{Output, Stored, StoredKey},
 };
@@ -20,7 +21,7 @@ use crate::{
 };
 
 impl Scheduler {
-    pub(crate) fn executor_joined(&mut self, offer: &Offer) {
+    pub(crate) fn executor_joined(&mut self, offer: &Offer, _held: &[Held]) {
         self.executor_left(offer.executor); // If it is here already, it has started anew.
         self.pool.join(offer);
     }

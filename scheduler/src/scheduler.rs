@@ -132,7 +132,7 @@ impl Scheduler {
 
     fn apply(&mut self, event: Event) {
         match event {
-            Event::ExecutorJoined(offer) => self.executor_joined(&offer),
+            Event::ExecutorJoined { offer, held } => self.executor_joined(&offer, &held),
             Event::ExecutorLeft(executor) => self.executor_left(executor),
             Event::JobStarted(start) => self.job_started(*start),
             Event::Submitted { attempt, task, spec } => self.submitted(attempt, task, *spec),
@@ -164,6 +164,7 @@ impl Scheduler {
             FromExecutor::Cancel { attempt, futures } => self.cancel_futures(attempt, &futures),
             FromExecutor::Lost { attempt, key } => self.lost(attempt, key),
             FromExecutor::Durable(key) => self.durable(key),
+            FromExecutor::Offer(_) | FromExecutor::Leaving => {}
             FromExecutor::Finished { attempt, result, usage, logs: _ } => {
                 self.finished(executor, attempt, result, &usage);
             }

@@ -68,6 +68,8 @@ pub(super) struct Loop {
     pub input_bytes: usize,
     pub lane: Lane<Consequence>,
     pub links: Vec<Link>,
+    /// Executors to connect before anything else.
+    pub joining: Vec<ExecutorLink>,
     pub watched: Watched,
     pub history: History,
     pub retention: Retention,
@@ -142,7 +144,8 @@ impl Loop {
             running: HashMap::new(),
             places: Places::default(),
             input_bytes: 0,
-            links: executors.into_iter().map(Link::new).collect(),
+            links: Vec::new(),
+            joining: executors,
             watched: Watched::default(),
             history: History::default(),
             retention: Retention::default(),
@@ -159,8 +162,7 @@ impl Loop {
 
     /// Runs until it was stopped or the journal belongs to another owner.
     pub async fn run(&mut self, requests: &mut mpsc::Receiver<Request>) -> Result<(), Error> {
-        let mut inbox =
-            Inbox { messages: self.links.iter().map(|_| Vec::new()).collect(), ..Inbox::default() };
+        let mut inbox = Inbox::default();
         let mut timer = pin!(tokio::time::sleep(std::time::Duration::ZERO));
         self.now_ms = self.shared.clock.now_ms();
         self.begin();
@@ -175,9 +177,8 @@ impl Loop {
 
     /// Connects the executors and lines up the jobs that the journal says are unfinished.
     fn begin(&mut self) {
-        for index in 0..self.links.len() {
-            let offer = self.links[index].offer.clone();
-            self.step(Event::ExecutorJoined(offer));
+        for link in std::mem::take(&mut self.joining) {
+            self.executor_joined(link);
         }
         self.resume();
         self.start_waiting();
@@ -202,6 +203,7 @@ impl Loop {
             ready = true;
         }
         let reading = !self.lane.is_overflowing() && (!self.lane.is_full() || self.lane.refusal().is_some());
+        inbox.messages.resize_with(self.links.len(), Vec::new);
         for (index, link) in self.links.iter_mut().enumerate() {
             link.poll_flush(cx);
             if reading && let Poll::Ready(there) = link.poll_messages(cx, &mut inbox.messages[index]) {
@@ -236,13 +238,14 @@ impl Loop {
             Some(Written::Ended(error)) => return Err(error),
             None => {}
         }
-        for index in 0..self.links.len() {
+        for (index, messages) in inbox.messages.iter_mut().enumerate() {
             let executor = self.links[index].id();
-            for message in inbox.messages[index].drain(..) {
+            for message in messages.drain(..) {
                 self.message(executor, message);
             }
         }
-        for index in inbox.gone.drain(..) {
+        // From the last to the first, so that the places of the others stay right.
+        for index in inbox.gone.drain(..).rev() {
             self.executor_left(index);
         }
         for done in inbox.done.drain(..) {

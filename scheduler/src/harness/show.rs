@@ -65,6 +65,7 @@ impl World {
                 format!("credit {} {below}", self.names[&attempt.task])
             }
             ToExecutor::Free(keys) => format!("free {executor} {}", self.keys(&keys)),
+            ToExecutor::Peers(_) => format!("peers {executor}"),
         }
     }
 

@@ -100,7 +100,7 @@ impl Run {
         self.owner.scheduler = Some(Scheduler::new(self.world.epoch));
         self.finished.clear();
         let offers: Vec<Offer> = self.world.nodes.values().map(|node| node.offer.clone()).collect();
-        offers.into_iter().for_each(|offer| self.step(Event::ExecutorJoined(offer)));
+        offers.into_iter().for_each(|offer| self.step(Event::ExecutorJoined { offer, held: Vec::new() }));
         for n in 0..self.owner.jobs.len() {
             if !matches!(self.owner.jobs[n].fate, Fate::Running) {
                 continue;

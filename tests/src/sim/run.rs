@@ -186,7 +186,7 @@ impl Run {
         };
         self.world.nodes.insert(executor, node);
         if self.owner.scheduler.is_some() {
-            self.step(Event::ExecutorJoined(offer));
+            self.step(Event::ExecutorJoined { offer, held: Vec::new() });
         }
     }
 
@@ -214,7 +214,7 @@ impl Run {
                     machine.send_finished(Err(error), &mut self.world);
                 }
             }
-            ToExecutor::Free(_) => {}
+            ToExecutor::Free(_) | ToExecutor::Peers(_) => {}
             ToExecutor::Woken { attempt, .. }
             | ToExecutor::Next { attempt, .. }
             | ToExecutor::MayYield { attempt, .. } => self.resume(executor, attempt, Some(message)),
@@ -237,7 +237,7 @@ impl Run {
 
     pub(super) fn step(&mut self, event: Event) {
         match &event {
-            Event::ExecutorJoined(offer) => drop(self.members.insert(offer.executor)),
+            Event::ExecutorJoined { offer, .. } => drop(self.members.insert(offer.executor)),
             Event::ExecutorLeft(executor) => drop(self.members.remove(executor)),
             _ => {}
         }

@@ -50,7 +50,7 @@ impl Trace {
         self.line(now_ms, |line| {
             let show = Show { names };
             match event {
-                Event::ExecutorJoined(offer) => {
+                Event::ExecutorJoined { offer, .. } => {
                     let _ = write!(line, "{} joins with {} cpu", offer.executor, offer.cpu_millis);
                 }
                 Event::ExecutorLeft(id) => line.push_str(&format!("{id} left")),
@@ -202,6 +202,8 @@ impl Show<'_> {
                 format!("{} lost {}", self.attempt(*attempt), self.key(*key))
             }
             FromExecutor::Durable(key) => format!("durable {}", self.key(*key)),
+            FromExecutor::Offer(offer) => format!("offers {} cpu, {} memory", offer.cpu_millis, offer.memory),
+            FromExecutor::Leaving => "is leaving".to_owned(),
             FromExecutor::Finished { attempt, result, .. } => {
                 let result = match result {
                     Ok(outputs) => outputs.iter().map(|o| self.output(o)).collect::<Vec<_>>().join(", "),
@@ -240,6 +242,7 @@ impl Show<'_> {
                 format!("{} may yield {below}", self.attempt(*attempt))
             }
             ToExecutor::Free(keys) => format!("free {}", self.keys(keys)),
+            ToExecutor::Peers(peers) => format!("peers {peers:?}"),
         }
     }
 
