@@ -1,8 +1,10 @@
 //! The command line: every command, its options, and their help.
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
-use crate::{commands::ClientCommand, doctor, new, up};
+use crate::{commands::ClientCommand, doctor, failure::Failure, new, up};
 
 /// Fanfold runs WebAssembly functions over data in object storage.
 #[derive(Debug, Parser)]
@@ -13,8 +15,9 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
 
-    /// Address of the gateway [default: http://127.0.0.1:7070]; its token is read from FANFOLD_TOKEN
-    #[arg(long, global = true, env = "FANFOLD_URL", hide_env_values = true)]
+    // The client reads FANFOLD_URL itself: clap would take a set variable for an argument and show it in every usage.
+    /// Address of the gateway [default: FANFOLD_URL, or http://127.0.0.1:7070]; its token is read from FANFOLD_TOKEN
+    #[arg(long, global = true)]
     pub url: Option<String>,
 
     /// Print JSON: one document, or one line per item of a stream
@@ -37,6 +40,18 @@ pub enum Command {
     /// Everything that asks a gateway.
     #[command(flatten)]
     Client(ClientCommand),
+}
+
+/// Tells what is wrong with the command line, as JSON where that was asked for; or shows the help or version that
+/// was asked for.
+pub fn refuse(error: &clap::Error) -> ExitCode {
+    let json = std::env::args_os().any(|argument| argument == "--json");
+    if !error.use_stderr() || !json {
+        error.exit();
+    }
+    let text = error.to_string();
+    let what = text.split("\n\n").next().unwrap_or(&text).trim_start_matches("error: ");
+    Failure::usage(what.trim(), "`fanfold help COMMAND` shows how to call it").report(json)
 }
 
 #[cfg(test)]

@@ -29,7 +29,10 @@ use crate::{
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let Cli { command, url, json } = Cli::parse();
+    let Cli { command, url, json } = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return args::refuse(&error),
+    };
     let out = Output { json };
     let ended = match command {
         Command::Up(args) => up::run(&args, out),

@@ -9,16 +9,18 @@ use crate::{failure::Failure, output::Output};
 /// `alias`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: fanfold alias thumbnail prod 3fa2bc=90 77aa01=10")]
+#[command(override_usage = "fanfold alias [OPTIONS] <NAME> <ALIAS> <VERSION[=WEIGHT]...|--remove>")]
+#[command(group = clap::ArgGroup::new("what").required(true))]
 pub struct Args {
     /// The function
     name: String,
     /// The alias
     alias: String,
     /// Versions (6 or more digits) with optional weights: 3fa2bc, or 3fa2bc=90 77aa01=10
-    #[arg(required_unless_present = "remove", value_parser = parse_weight)]
+    #[arg(group = "what", value_parser = parse_weight)]
     versions: Vec<(String, u32)>,
     /// Remove the alias
-    #[arg(long, conflicts_with = "versions")]
+    #[arg(long, group = "what")]
     remove: bool,
 }
 

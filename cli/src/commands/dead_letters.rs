@@ -23,12 +23,13 @@ pub enum Command {
         limit: usize,
     },
     /// Run them again, as new invocations of the same versions
+    #[command(group = clap::ArgGroup::new("which").required(true))]
     Retry {
         /// Which
-        #[arg(required_unless_present = "all")]
+        #[arg(group = "which")]
         ids: Vec<JobId>,
         /// All that were not retried yet
-        #[arg(long, conflicts_with = "ids")]
+        #[arg(long, group = "which")]
         all: bool,
     },
 }

@@ -48,7 +48,7 @@ fn read(path: &Path) -> Result<Project, Failure> {
         let failure = Failure::file(&file, &error);
         match error.kind() {
             std::io::ErrorKind::NotFound => {
-                failure.fix("name the project's directory; `fanfold new NAME` makes one")
+                failure.fix("name the project's directory; `fanfold new NAME --template task` makes one")
             }
             _ => failure,
         }
@@ -103,11 +103,11 @@ async fn upload(client: &Client, project: &Project, component: &Path) -> Result<
 
 fn told(client: &Client, deployed: &DeployedView) -> String {
     let DeployedView { name, version, kind, created, compile_us } = deployed;
-    let what = match created {
-        true => {
-            format!("deployed {name}, version {}, in {}", version.short(), units::duration_us(*compile_us))
-        }
-        false => format!("{name} is at version {} already", version.short()),
+    let version = version.short();
+    let what = match (created, compile_us) {
+        (false, _) => format!("{name} is at version {version} already"),
+        (true, 0) => format!("deployed {name}, version {version}"),
+        (true, us) => format!("deployed {name}, version {version}, compiled in {}", units::duration_us(*us)),
     };
     let url = client.url();
     use fanfold_protocol::function::ComponentKind::{Cli, Http, Task};

@@ -28,7 +28,7 @@ pub struct Args {
     /// Which entry of a task function
     #[arg(long)]
     entry: Option<String>,
-    /// An argument of a program; repeat for more
+    /// An argument of a program, for synchronous calls; repeat for more
     #[arg(long = "arg", value_name = "ARG", allow_hyphen_values = true)]
     args: Vec<String>,
     /// The method, for HTTP functions [default: POST; GET with --path and no body]
@@ -44,7 +44,7 @@ pub struct Args {
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
     /// Record the call and run it later; prints its id
-    #[arg(long = "async", conflicts_with_all = ["method", "path"])]
+    #[arg(long = "async", conflicts_with_all = ["method", "path", "args"])]
     later: bool,
     /// With --async: wait for it and print its output
     #[arg(long, requires = "later")]
@@ -73,8 +73,13 @@ pub async fn run(client: &Client, args: Args, out: Output) -> Result<(), Failure
         return judge(&reply.head);
     }
     let Streamed { head, body } = call.stream().await?;
-    args.target.save("reply", body, None, out).await?;
-    if args.timing {
+    let bytes = args.target.save("reply", body, None, out).await?;
+    if out.json {
+        let mut told = head_as_json(&head);
+        told["file"] = json!(args.target.path());
+        told["bytes"] = json!(bytes);
+        out.json(&told)?;
+    } else if args.timing {
         note(steps(&head));
     }
     judge(&head)
@@ -120,7 +125,11 @@ async fn submit(call: Call, args: &Args, out: Output) -> Result<(), Failure> {
         return out.json(&json!({ "id": id, "body": body_as_json(&body)? }));
     }
     let body = futures::stream::once(async { Ok(body) });
-    args.target.save("output", Box::pin(body), None, out).await.map(drop)
+    let bytes = args.target.save("output", Box::pin(body), None, out).await?;
+    match out.json {
+        true => out.json(&json!({ "id": id, "file": args.target.path(), "bytes": bytes })),
+        false => Ok(()),
+    }
 }
 
 /// A function that answers 4xx or 5xx has failed, as far as a script is concerned.
@@ -138,11 +147,17 @@ fn judge(head: &Head) -> Result<(), Failure> {
 }
 
 fn as_json(reply: &Reply) -> Result<Value, Failure> {
-    let Head { status, headers, version, invocation, timing } = &reply.head;
+    let mut told = head_as_json(&reply.head);
+    told["body"] = body_as_json(&reply.body)?;
+    Ok(told)
+}
+
+fn head_as_json(head: &Head) -> Value {
+    let Head { status, headers, version, invocation, timing } = head;
     let headers = headers.iter().map(|(name, value)| {
         (name.as_str().to_owned(), Value::from(String::from_utf8_lossy(value.as_bytes()).into_owned()))
     });
-    Ok(json!({
+    json!({
         "status": status.as_u16(),
         "version": version,
         "invocation": invocation,
@@ -154,8 +169,7 @@ fn as_json(reply: &Reply) -> Result<Value, Failure> {
             "instantiate_us": timing.instantiate_us,
             "run_us": timing.run_us,
         },
-        "body": body_as_json(&reply.body)?,
-    }))
+    })
 }
 
 /// A body that is JSON as it is, any other text as a string.
@@ -164,7 +178,9 @@ fn body_as_json(body: &[u8]) -> Result<Value, Failure> {
         return Ok(value);
     }
     let text = std::str::from_utf8(body);
-    text.map(Value::from).map_err(|_| Failure::usage("the answer is not text", "save it with -o FILE"))
+    let binary =
+        |_| Failure::new("the function ran, but JSON cannot hold its answer: it is not text", "add -o FILE");
+    text.map(Value::from).map_err(binary)
 }
 
 fn steps(head: &Head) -> String {

@@ -156,7 +156,7 @@ pub fn tasks(graph: &GraphView) -> String {
             units::bytes(task.output_bytes),
         ]);
     }
-    let rest = if graph.truncated { "and more\n" } else { "" };
+    let rest = if graph.truncated { "there were more tasks; they are not kept\n" } else { "" };
     format!("{table}{rest}")
 }
 
@@ -217,7 +217,7 @@ pub fn stages_table(graph: &GraphView) -> String {
         ]);
     }
     let edges: u64 = stages.iter().map(|stage| stage.edges).sum();
-    let more = if graph.truncated { " (the first 10,000)" } else { "" };
+    let more = if graph.truncated { " of more" } else { "" };
     format!(
         "{table}\n{}{more}, {} between them\n",
         units::count(graph.tasks.len() as u64, "task"),

@@ -95,6 +95,10 @@ async fn single(path: &Path, key: Option<&str>) -> Result<Source, Failure> {
 
 /// Every file below `dir`, by key. Links to directories are not followed.
 async fn below(dir: &Path, prefix: &str) -> Result<Vec<Source>, Failure> {
+    let meta = tokio::fs::metadata(dir).await.map_err(|e| Failure::file(dir, &e))?;
+    if !meta.is_dir() {
+        return Err(Failure::usage(format!("{} is not a directory", dir.display()), "leave out --recursive"));
+    }
     let (dir, prefix) = (dir.to_owned(), prefix.to_owned());
     let walk = tokio::task::spawn_blocking(move || {
         let mut sources = Vec::new();

@@ -16,6 +16,9 @@ use crate::{failure::Failure, output::Output, units};
 
 pub use machine::{available_memory, raise_open_files};
 
+/// Bytes below which `--memory` is a mistake: one function has 128 MiB if its manifest does not say.
+const MEMORY_MIN: u64 = 256 << 20;
+
 /// `up`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: fanfold up --dir /var/lib/fanfold")]
@@ -45,7 +48,7 @@ pub struct Args {
     #[arg(long)]
     allow_private_egress: bool,
     /// What to log on stderr: error, warn, info, debug, or directives like `fanfold_gateway=debug`
-    #[arg(long, env = "FANFOLD_LOG", default_value = "info")]
+    #[arg(long, env = "FANFOLD_LOG", hide_env_values = true, default_value = "info")]
     log: String,
 }
 
@@ -81,6 +84,11 @@ pub struct Settings {
 fn settings(args: &Args) -> Result<Settings, Failure> {
     let memory = args.memory.unwrap_or_else(|| available_memory() / 4 * 3);
     let cache_memory = args.cache_memory.unwrap_or(memory / 8);
+    if memory < MEMORY_MIN {
+        let (given, min) = (units::bytes(memory), units::bytes(MEMORY_MIN));
+        let what = format!("--memory {given} is too little to run functions in");
+        return Err(Failure::usage(what, format!("give it {min} or more")));
+    }
     if cache_memory >= memory {
         return Err(Failure::usage("--cache-memory leaves nothing of --memory", "make it smaller"));
     }
