@@ -32,6 +32,9 @@ pub enum Command {
     Up(up::Args),
     /// Check this machine and say how to fix what it lacks
     Doctor(doctor::Args),
+    /// Prepare what a platform needs
+    #[command(subcommand)]
+    Infra(infra::Command),
     /// Write a new function's project
     New(new::Args),
     /// The limited child process that compiles one component. Started by the executor.
@@ -74,6 +77,7 @@ mod tests {
         for line in [
             "fanfold up --dir d --listen 127.0.0.1:0 --slots 2 --memory 4GiB --json",
             "fanfold doctor --dir d",
+            "fanfold infra bootstrap --store s3://bucket/prefix --endpoint http://127.0.0.1:9000",
             "fanfold new hello --template task",
             "fanfold deploy functions/echo --component echo.wasm",
             "fanfold deploy --build",
@@ -102,6 +106,7 @@ mod tests {
     #[test]
     fn mistakes_are_refused_before_anything_happens() {
         for (line, kind) in [
+            ("fanfold infra bootstrap --store ftp://x", ErrorKind::ValueValidation),
             ("fanfold up", ErrorKind::MissingRequiredArgument),
             ("fanfold up --dir d --slots 0", ErrorKind::ValueValidation),
             ("fanfold up --dir d --memory lots", ErrorKind::ValueValidation),

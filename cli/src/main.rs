@@ -37,6 +37,7 @@ fn main() -> ExitCode {
     let ended = match command {
         Command::Up(args) => up::run(&args, out),
         Command::Doctor(args) => doctor::run(&args, out),
+        Command::Infra(command) => runtime::client(commands::infra::run(command, out)),
         Command::New(args) => new::run(&args, out),
         Command::CompileComponent => return fanfold_executor::compile_child(),
         Command::Client(command) => runtime::client(commands::run(command, url.as_deref(), out)),

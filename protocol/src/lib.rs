@@ -11,6 +11,7 @@ pub mod function;
 pub mod value;
 pub mod call;
 pub mod message;
+pub mod cluster;
 pub mod record;
 pub mod rest;
 pub mod direct;

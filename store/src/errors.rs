@@ -5,8 +5,13 @@ use std::io;
 use fanfold_protocol::{Code, Error, Kind};
 use object_store::path::Path;
 
+use crate::s3::answer;
+
 /// A failure of the object store while `doing` (an infinitive) something with `path`.
 pub(crate) fn storage(doing: &str, path: &Path, source: &object_store::Error) -> Error {
+    if answer::is_remote(source) {
+        return answer::explain(format_args!("cannot {doing} `{path}`"), source);
+    }
     match io_cause(source) {
         Some(cause) => io_error(doing, path.as_ref(), cause),
         None => Error::new(Kind::Platform, Code::Storage, format!("cannot {doing} `{path}`: {source}")),

@@ -12,6 +12,9 @@
 //! | `epoch/<shard>/<n>` | created only, never removed | shard, epoch | the claiming writer's id |
 //! | `log/<shard>/<seq>.seg` | created only, removed long after a checkpoint | shard, sequence number | a journal segment |
 //! | `checkpoint/<shard>/<seq>` | created only, removed long after the next one | shard, last segment it covers | a compacted journal |
+//! | `registry/<log>/<seq>` | created only, never removed | shared log, sequence number | an entry of it |
+//! | `registry/<log>/checkpoint-<seq>` | created only, never removed | shared log, last entry it covers | its compacted state |
+//! | `FORMAT` | created only | | the version of this layout |
 //! | `secret/signing-key` | created only | | 32 random bytes |
 //!
 //! `<xx>` is two hexadecimal digits of a hash, so that no folder or key range grows hot; a job's partitions are spread
@@ -22,11 +25,23 @@ use fanfold_protocol::{Digest, Error, JobId, limit, value::StoredKey};
 use object_store::path::Path;
 
 /// Folders a store writes to; a directory may hold other things beside them.
-pub(crate) const FOLDERS: [&str; 9] =
-    ["component", "compiled", "version", "job", "objects", "epoch", "log", "checkpoint", "secret"];
+pub(crate) const FOLDERS: [&str; 10] = [
+    "component",
+    "compiled",
+    "version",
+    "job",
+    "objects",
+    "epoch",
+    "log",
+    "checkpoint",
+    "registry",
+    "secret",
+];
 
-/// The store's layout version, as a file in a directory.
+/// The store's layout version, created by whoever opens it first.
 pub(crate) const FORMAT_FILE: &str = "FORMAT";
+/// What [`FORMAT_FILE`] says.
+pub(crate) const FORMAT: &str = "fanfold store 1\n";
 /// Held locked by the process that owns a directory.
 pub(crate) const LOCK_FILE: &str = "LOCK";
 
@@ -101,6 +116,22 @@ pub(crate) fn checkpoints(shard: &str) -> Path {
 pub(crate) fn checkpoint(shard: &str, seq: u64) -> Path {
     path(format!("checkpoint/{shard}/{seq:020}"))
 }
+
+pub(crate) fn shared_log(log: &str) -> Path {
+    path(format!("registry/{log}"))
+}
+
+pub(crate) fn shared_entry(log: &str, seq: u64) -> Path {
+    path(format!("registry/{log}/{seq:020}"))
+}
+
+/// Sorts after all entries of its log: letters follow digits.
+pub(crate) fn shared_checkpoint(log: &str, seq: u64) -> Path {
+    path(format!("registry/{log}/{SHARED_CHECKPOINT}{seq:020}"))
+}
+
+/// What names of a shared log's checkpoints begin with.
+pub(crate) const SHARED_CHECKPOINT: &str = "checkpoint-";
 
 pub(crate) fn signing_key() -> Path {
     path("secret/signing-key".to_owned())

@@ -2,6 +2,9 @@
 //!
 //! `Counted` wraps a store and counts every request that goes through it. Reads of a directory that go round the
 //! object store (see `directory`) are counted where they are made.
+//!
+//! What `object_store` repeats by itself after a failure is not counted, nor that a listing of more than 1,000 names or a
+//! delete of many keys takes several requests or one: a server's own figures differ by these.
 
 use std::{
     fmt,

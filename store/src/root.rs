@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use fanfold_protocol::Error;
 
-use crate::{Objects, Partitions, Requests, backend::Backend, blobs::Versions};
+use crate::{Objects, Partitions, Requests, S3Options, StoreUrl, backend::Backend, blobs::Versions, s3};
 
 /// A handle to one store; cheap to clone. The last one to go closes the store and, where it is a directory, unlocks it.
 #[derive(Clone, Debug)]
@@ -19,6 +19,22 @@ struct Inner {
 }
 
 impl Store {
+    /// Opens a store, wherever it is. `options` matter for S3 only.
+    ///
+    /// A bucket must exist; the store in it is made by the first who opens it, and shared with all others: nothing
+    /// locks it, who may write what is decided by epochs.
+    ///
+    /// # Errors
+    /// As [`Store::open_dir`]; of a bucket `platform` / `storage`, naming it and what to do: retryable where the server
+    /// was not reached or failed for as long as [`S3Options::retry_for`], not where it refused.
+    pub async fn open(url: &StoreUrl, options: &S3Options) -> Result<Self, Error> {
+        match url {
+            StoreUrl::Directory(dir) => Self::open_dir(dir).await,
+            StoreUrl::S3(bucket) => Ok(Self::over(s3::open(bucket, options).await?)),
+            StoreUrl::Memory => Ok(Self::in_memory()),
+        }
+    }
+
     /// Opens a store in a directory of a local disk, which is created if it does not exist and locked against other
     /// processes. What a crashed process left half-written is removed.
     ///
@@ -46,6 +62,11 @@ impl Store {
     /// The directory, where it is one.
     pub fn dir(&self) -> Option<&Path> {
         self.backend().local().map(|directory| directory.root())
+    }
+
+    /// Whether other processes may use it at the same time.
+    pub fn is_shared(&self) -> bool {
+        self.backend().is_shared()
     }
 
     /// Partitions' data.

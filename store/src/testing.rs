@@ -7,6 +7,7 @@ use std::{
     fmt,
     path::Path as FilePath,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -40,12 +41,18 @@ pub enum Operation {
 pub enum Fault {
     /// It is not done and an error is returned.
     Refused,
+    /// It is not done: a server asks to slow down, and has done so for as long as was tried.
+    Unavailable,
     /// It is done and an error is returned: the answer was lost.
     AnswerLost,
     /// It is not done: the disk is full.
     DiskFull,
     /// A get's body ends after so many bytes, without an error.
     CutShort(usize),
+    /// A get's body ends after so many bytes, with an error.
+    Broken(usize),
+    /// A get's body comes only after this time.
+    Slow(Duration),
     /// It begins only once [`Faults::release`] lets it.
     Held,
 }
@@ -134,6 +141,7 @@ impl Faults {
         let fault = self.find(operation, path);
         match fault {
             Some(Fault::Refused) => Err(injected(std::io::ErrorKind::ConnectionReset)),
+            Some(Fault::Unavailable) => Err(unavailable()),
             Some(Fault::DiskFull) => Err(injected(std::io::ErrorKind::StorageFull)),
             Some(Fault::Held) => {
                 if let Ok(permit) = self.0.gate.acquire().await {
@@ -148,6 +156,13 @@ impl Faults {
 
 fn injected(kind: std::io::ErrorKind) -> object_store::Error {
     object_store::Error::Generic { store: "Faulty", source: Box::new(std::io::Error::from(kind)) }
+}
+
+/// As `object_store` tells it of S3.
+fn unavailable() -> object_store::Error {
+    let text = "Error performing the request in 20s - Server returned non-2xx status code: 503 Service Unavailable: \
+                <Error><Code>SlowDown</Code></Error>";
+    object_store::Error::Generic { store: "Faulty", source: text.into() }
 }
 
 /// What an operation that was done answers.
@@ -235,23 +250,19 @@ impl<T: ObjectStore> ObjectStore for Faulty<T> {
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
         let fault = self.faults.before(Operation::Get, path).await?;
-        let mut got = self.inner.get_opts(path, options).await?;
-        if let Some(Fault::CutShort(bytes)) = fault {
-            let (meta, range) = (got.meta.clone(), got.range.clone());
-            let (attributes, extensions) = (got.attributes.clone(), got.extensions.clone());
-            let cut = got.into_stream().scan(bytes, |left, piece| {
-                let piece = piece.map(|piece: Bytes| piece.slice(..piece.len().min(*left)));
-                *left -= piece.as_ref().map_or(0, Bytes::len);
-                futures::future::ready(Some(piece))
-            });
-            got = GetResult {
-                payload: GetResultPayload::Stream(cut.boxed()),
-                meta,
-                range,
-                attributes,
-                extensions,
-            };
-        }
+        let got = self.inner.get_opts(path, options).await?;
+        let got = match fault {
+            Some(Fault::CutShort(bytes)) => with_body(got, |body| cut(body, bytes)),
+            Some(Fault::Broken(bytes)) => with_body(got, |body| {
+                let end = futures::stream::iter([Err(injected(std::io::ErrorKind::ConnectionReset))]);
+                cut(body, bytes).chain(end).boxed()
+            }),
+            Some(Fault::Slow(time)) => with_body(got, |body| {
+                let pause = futures::stream::once(tokio::time::sleep(time));
+                pause.filter_map(async |()| None).chain(body).boxed()
+            }),
+            _ => got,
+        };
         after(fault, got)
     }
 
@@ -275,6 +286,25 @@ impl<T: ObjectStore> ObjectStore for Faulty<T> {
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
         self.inner.copy_opts(from, to, options).await
     }
+}
+
+type Body = BoxStream<'static, Result<Bytes>>;
+
+fn with_body(got: GetResult, change: impl FnOnce(Body) -> Body) -> GetResult {
+    let (meta, range) = (got.meta.clone(), got.range.clone());
+    let (attributes, extensions) = (got.attributes.clone(), got.extensions.clone());
+    let payload = GetResultPayload::Stream(change(got.into_stream()));
+    GetResult { payload, meta, range, attributes, extensions }
+}
+
+/// The first bytes of a body.
+fn cut(body: Body, bytes: usize) -> Body {
+    let first = body.scan(bytes, |left, piece| {
+        let piece = piece.map(|piece: Bytes| piece.slice(..piece.len().min(*left)));
+        *left -= piece.as_ref().map_or(0, Bytes::len);
+        futures::future::ready(Some(piece))
+    });
+    first.boxed()
 }
 
 #[derive(Debug)]

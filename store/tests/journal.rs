@@ -42,7 +42,7 @@ fn clock() -> (Options, Arc<AtomicU64>) {
     let moved = ahead_ms.clone();
     let real = || std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
     let clock = Clock::from_fn(move || real() + moved.load(SeqCst));
-    (Options { clock, segment_kept_ms: limit::SEGMENT_KEPT_MS }, ahead_ms)
+    (Options { clock, segment_kept_ms: limit::SEGMENT_KEPT_MS, ..Options::default() }, ahead_ms)
 }
 
 async fn epochs_are_claimed_once(store: Store) {

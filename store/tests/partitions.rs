@@ -132,12 +132,21 @@ async fn absence_and_removal(store: Store) {
     store.remove_job(key(3).job).await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_body_that_ends_early_is_no_data() {
     let (store, faults) = testing::faulty_memory();
     let index = Index::of(&bytes(1000));
     store.partitions().put(key(1), bytes(1000), &index).await.unwrap();
-    faults.once(Operation::Get, "job", Fault::CutShort(400));
-    assert!(store.partitions().read(key(1), &index, 0..1000).await.is_err());
+    for fault in
+        [Fault::CutShort(400), Fault::Broken(400), Fault::Broken(0), Fault::Refused, Fault::Unavailable]
+    {
+        faults.always(Operation::Get, "job", fault);
+        assert!(store.partitions().read(key(1), &index, 0..1000).await.is_err(), "{fault:?}");
+        faults.clear();
+        assert_eq!(store.partitions().read(key(1), &index, 0..1000).await.unwrap(), bytes(1000));
+    }
+    faults.once(Operation::Get, "job", Fault::Slow(std::time::Duration::from_secs(5)));
+    let started = tokio::time::Instant::now();
     assert_eq!(store.partitions().read(key(1), &index, 0..1000).await.unwrap(), bytes(1000));
+    assert_eq!(started.elapsed().as_secs(), 5);
 }

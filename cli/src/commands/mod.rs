@@ -1,10 +1,11 @@
-//! The commands that ask a gateway, one module per noun.
+//! The commands that ask a gateway, one module per noun; and `infra`, which asks none.
 
 mod alias;
 mod cargo;
 mod dead_letters;
 mod deploy;
 mod functions;
+pub mod infra;
 mod input;
 mod invoke;
 mod job;

@@ -5,7 +5,7 @@
 
 mod read;
 
-use std::{path::Path as FilePath, sync::Arc};
+use std::{path::Path as FilePath, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use fanfold_protocol::Error;
@@ -25,7 +25,11 @@ use crate::{
     errors::{io_error, storage},
     paths::{self, Layout},
     requests::{Counted, Counters, Requests, count},
+    s3::answer::Answer,
 };
+
+/// Milliseconds between tries of a creation that met another one.
+const CONFLICT_PAUSES_MS: [u64; 6] = [10, 20, 40, 80, 160, 320];
 
 #[derive(Clone, Debug)]
 pub(crate) struct Backend(Arc<Inner>);
@@ -35,6 +39,8 @@ struct Inner {
     synced: Arc<dyn ObjectStore>,
     unsynced: Arc<dyn ObjectStore>,
     directory: Option<Directory>,
+    /// Whether other processes may write to it too, and an answer may get lost on the way.
+    remote: bool,
     counters: Arc<Counters>,
 }
 
@@ -42,6 +48,11 @@ impl Backend {
     pub(crate) fn memory() -> Self {
         let memory = Arc::new(InMemory::new());
         Self::over(memory.clone(), memory, None)
+    }
+
+    /// A server of objects, which has no notion of syncing.
+    pub(crate) fn remote(store: Arc<dyn ObjectStore>) -> Self {
+        Self::new(store.clone(), store, None, true)
     }
 
     pub(crate) async fn directory(root: &FilePath) -> Result<Self, Error> {
@@ -54,13 +65,32 @@ impl Backend {
         unsynced: Arc<dyn ObjectStore>,
         directory: Option<Directory>,
     ) -> Self {
+        Self::new(synced, unsynced, directory, false)
+    }
+
+    fn new(
+        synced: Arc<dyn ObjectStore>,
+        unsynced: Arc<dyn ObjectStore>,
+        directory: Option<Directory>,
+        remote: bool,
+    ) -> Self {
         let counters = Arc::new(Counters::default());
         let counted = |inner| Arc::new(Counted { inner, counters: counters.clone() });
-        Self(Arc::new(Inner { synced: counted(synced), unsynced: counted(unsynced), directory, counters }))
+        Self(Arc::new(Inner {
+            synced: counted(synced),
+            unsynced: counted(unsynced),
+            directory,
+            remote,
+            counters,
+        }))
     }
 
     pub(crate) fn local(&self) -> Option<&Directory> {
         self.0.directory.as_ref()
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        self.0.remote
     }
 
     fn store(&self) -> &Arc<dyn ObjectStore> {
@@ -89,11 +119,26 @@ impl Backend {
     /// Creates an object. `false`: there is one already, perhaps by an earlier try of this same call (a store over a
     /// network repeats a request whose answer was lost), so the caller must read it.
     pub(crate) async fn create(&self, path: &Path, payload: PutPayload) -> Result<bool, Error> {
-        let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-        match self.store().put_opts(path, payload, options).await {
-            Ok(_) => Ok(true),
-            Err(object_store::Error::AlreadyExists { .. }) => Ok(false),
-            Err(e) => Err(storage("create", path, &e)),
+        self.try_create(path, payload).await.map_err(|e| storage("create", path, &e))
+    }
+
+    /// [`Backend::create`] with the error as it came.
+    pub(crate) async fn try_create(&self, path: &Path, payload: PutPayload) -> object_store::Result<bool> {
+        let mut pauses = CONFLICT_PAUSES_MS.into_iter().map(Duration::from_millis);
+        loop {
+            let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+            let taken = match self.store().put_opts(path, payload.clone(), options).await {
+                Ok(_) => return Ok(true),
+                Err(e @ object_store::Error::AlreadyExists { .. }) => e,
+                Err(e) => return Err(e),
+            };
+            // S3 says 409 where two create at once and it looked at neither's condition; `object_store` takes that for
+            // existence. Whether one of them won shows at the next try.
+            if !Answer::of(&taken).is_some_and(|answer| answer.is_conflict()) {
+                return Ok(false);
+            }
+            let Some(pause) = pauses.next() else { return Err(taken) };
+            tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..1.5))).await;
         }
     }
 
@@ -224,8 +269,10 @@ impl Backend {
             .await;
         }
         // Stores of plain strings list in order, by whole parts of a prefix; the rest is filtered here.
+        let folder = prefix.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let Ok(folder) = Path::parse(format!("objects/{folder}")) else { return Ok(Vec::new()) };
         let offset = Path::parse(format!("objects/{after}")).unwrap_or_else(|_| objects.clone());
-        let mut listed = self.store().list_with_offset(Some(&objects), &offset);
+        let mut listed = self.store().list_with_offset(Some(&folder), &offset);
         let mut found = Vec::new();
         while found.len() < limit
             && let Some(meta) = listed.try_next().await.map_err(|e| storage("list", &objects, &e))?

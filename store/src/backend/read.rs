@@ -15,6 +15,7 @@ use crate::{
     },
     errors::{io_error, storage},
     requests::count,
+    s3::answer::Answer,
 };
 
 /// Bytes of one read of a streamed object.
@@ -102,7 +103,7 @@ impl Backend {
         };
         match self.store().get_opts(path, GetOptions { range: Some(range), ..GetOptions::default() }).await {
             Ok(got) => Ok(Found::Some(Box::new(got))),
-            Err(object_store::Error::NotFound { .. }) => Ok(Found::None),
+            Err(e) if is_absence(&e) => Ok(Found::None),
             // Stores refuse a range that begins at or past the end, each with its own error; here it is empty.
             Err(e) => match self.head(path).await? {
                 Some(meta) if start >= meta.bytes => Ok(Found::Past(meta)),
@@ -180,7 +181,13 @@ fn file_pieces(file: Arc<File>, path: Path, range: Range<u64>) -> Pieces {
 fn absent<T>(path: &Path, got: object_store::Result<T>) -> Result<Option<T>, Error> {
     match got {
         Ok(value) => Ok(Some(value)),
-        Err(object_store::Error::NotFound { .. }) => Ok(None),
+        Err(e) if is_absence(&e) => Ok(None),
         Err(e) => Err(storage("read", path, &e)),
     }
+}
+
+/// Whether an error says that there is no such object. Where the bucket itself is gone, that is not known.
+fn is_absence(error: &object_store::Error) -> bool {
+    matches!(error, object_store::Error::NotFound { .. })
+        && !Answer::of(error).is_some_and(|answer| answer.has_no_bucket())
 }

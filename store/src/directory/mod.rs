@@ -19,10 +19,10 @@ use std::{
 
 use fanfold_protocol::{Code, Error, Kind};
 
-use crate::{errors::io_error, paths};
-
-/// What [`paths::FORMAT_FILE`] says.
-const FORMAT: &str = "fanfold store 1\n";
+use crate::{
+    errors::io_error,
+    paths::{self, FORMAT},
+};
 
 /// An open, locked directory. Dropping it releases the lock.
 #[derive(Debug)]

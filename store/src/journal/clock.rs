@@ -24,7 +24,7 @@ impl Clock {
         Self(Arc::new(now_ms))
     }
 
-    pub(super) fn now_ms(&self) -> u64 {
+    pub(crate) fn now_ms(&self) -> u64 {
         (self.0)()
     }
 }

@@ -56,8 +56,7 @@ impl Journal {
     /// `conflict` / `fenced` where somebody else took it over meanwhile; `lost` / `corrupt`, naming the file and what to
     /// do; `platform`.
     pub async fn open(store: &Store, shard: &str) -> Result<(Self, Vec<Record>), Error> {
-        // Both backends are of one process; a shared one will need the defaults.
-        Self::open_with(store, shard, Options::exclusive()).await
+        Self::open_with(store, shard, Options::suiting(store)).await
     }
 
     /// [`Journal::open`] with options of one's own.

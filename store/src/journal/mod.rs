@@ -23,14 +23,18 @@ mod clock;
 mod compact;
 mod handle;
 mod open;
-mod segment;
+pub(crate) mod segment;
 mod tail;
 mod writer;
 
 pub use clock::Clock;
 pub use handle::Journal;
 
+use std::time::Duration;
+
 use fanfold_protocol::limit;
+
+use crate::Store;
 
 /// How a journal is kept, where it differs from what [`Journal::open`] chooses.
 #[derive(Clone, Debug)]
@@ -41,11 +45,19 @@ pub struct Options {
     /// than [`limit::EPOCH_TRUSTED_MS`] asks for its epoch before it acknowledges anything, so this must only be larger
     /// than that.
     pub segment_kept_ms: u64,
+    /// The least time from the beginning of one segment to that of the next: what comes meanwhile shares it. A segment
+    /// that comes after a pause is written at once.
+    pub commit_interval: Duration,
 }
 
 impl Default for Options {
+    /// For a store that is shared: it asks for money per put, and a former owner may wake after hours.
     fn default() -> Self {
-        Self { clock: Clock::system(), segment_kept_ms: limit::SEGMENT_KEPT_MS }
+        Self {
+            clock: Clock::system(),
+            segment_kept_ms: limit::SEGMENT_KEPT_MS,
+            commit_interval: Duration::from_millis(limit::COMMIT_INTERVAL_MS),
+        }
     }
 }
 
@@ -53,7 +65,16 @@ impl Options {
     /// For a store no other process can have: memory, or a directory, which is locked. Kept segments then only help to
     /// survive a damaged checkpoint, and at thousands of appends a second a day of them would fill the disk.
     fn exclusive() -> Self {
-        Self { segment_kept_ms: 10 * limit::EPOCH_TRUSTED_MS, ..Self::default() }
+        Self {
+            segment_kept_ms: 10 * limit::EPOCH_TRUSTED_MS,
+            commit_interval: Duration::ZERO,
+            ..Self::default()
+        }
+    }
+
+    /// What suits a store.
+    fn suiting(store: &Store) -> Self {
+        if store.is_shared() { Self::default() } else { Self::exclusive() }
     }
 }
 

@@ -27,35 +27,35 @@ const MARK: [u8; 8] = *b"fanlog\r\n";
 const VERSION: u16 = 1;
 const HEADER_BYTES: usize = 68;
 /// Bytes of one record: the length before it has four bytes, and nothing sensible comes near.
-pub(super) const RECORD_BYTES_MAX: usize = 1 << 30;
+pub(crate) const RECORD_BYTES_MAX: usize = 1 << 30;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Records = 0,
     Fence = 1,
     Checkpoint = 2,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Header {
-    pub(super) kind: Kind,
-    pub(super) epoch: u64,
-    pub(super) seq: u64,
-    pub(super) writer: Uuid,
-    pub(super) at_ms: u64,
+pub(crate) struct Header {
+    pub(crate) kind: Kind,
+    pub(crate) epoch: u64,
+    pub(crate) seq: u64,
+    pub(crate) writer: Uuid,
+    pub(crate) at_ms: u64,
 }
 
 /// Records in the form they have in a segment's body.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Encoded {
-    pub(super) body: Vec<u8>,
-    pub(super) count: u32,
+pub(crate) struct Encoded {
+    pub(crate) body: Vec<u8>,
+    pub(crate) count: u32,
 }
 
 impl Encoded {
     /// # Errors
     /// `invalid` for a record over [`RECORD_BYTES_MAX`].
-    pub(super) fn of<'a>(records: impl IntoIterator<Item = &'a Record>) -> Result<Self, Error> {
+    pub(crate) fn of<'a>(records: impl IntoIterator<Item = &'a Record>) -> Result<Self, Error> {
         let mut encoded = Self::default();
         for record in records {
             let bytes = record.encode();
@@ -69,14 +69,14 @@ impl Encoded {
         Ok(encoded)
     }
 
-    pub(super) fn append(&mut self, other: &Self) {
+    pub(crate) fn append(&mut self, other: &Self) {
         self.body.extend_from_slice(&other.body);
         self.count += other.count;
     }
 }
 
 /// The bytes of a segment.
-pub(super) fn encode(header: &Header, records: &[&Encoded]) -> Bytes {
+pub(crate) fn encode(header: &Header, records: &[&Encoded]) -> Bytes {
     let body: usize = records.iter().map(|records| records.body.len()).sum();
     let count: u32 = records.iter().map(|records| records.count).sum();
     let mut out = Vec::with_capacity(HEADER_BYTES + body + 4);
@@ -99,16 +99,16 @@ pub(super) fn encode(header: &Header, records: &[&Encoded]) -> Bytes {
 
 /// A segment that was read and whose checksums are right.
 #[derive(Debug)]
-pub(super) struct Segment {
-    pub(super) header: Header,
-    pub(super) bytes: u64,
+pub(crate) struct Segment {
+    pub(crate) header: Header,
+    pub(crate) bytes: u64,
     body: Bytes,
     count: u32,
 }
 
 /// Why bytes are no segment.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Damage {
+pub(crate) enum Damage {
     /// The end is missing: so many bytes are there, so many should be.
     Cut { is: usize, should: u64 },
     /// Something was changed.
@@ -132,7 +132,7 @@ impl std::fmt::Display for Damage {
 }
 
 impl Segment {
-    pub(super) fn parse(bytes: &Bytes) -> Result<Self, Damage> {
+    pub(crate) fn parse(bytes: &Bytes) -> Result<Self, Damage> {
         if bytes.len() < HEADER_BYTES {
             return Err(Damage::Cut { is: bytes.len(), should: HEADER_BYTES as u64 + 4 });
         }
@@ -171,7 +171,7 @@ impl Segment {
     ///
     /// # Errors
     /// `corrupt`, for an entry that this version does not understand: it is never skipped.
-    pub(super) fn read(
+    pub(crate) fn read(
         &self,
         path: &object_store::path::Path,
         records: &mut Vec<Record>,

@@ -1,7 +1,8 @@
 //! The one task that writes: takes what is queued, makes one segment of it, answers when that is durable.
 //!
 //! A segment closes when the writer is free; what arrives while it is being written goes into the next one, so a slow
-//! disk makes segments longer, not queues. Nothing else ever writes to the tail.
+//! disk makes segments longer, not queues. On a store that is paid per put, segments also keep a distance in time
+//! ([`super::Options::commit_interval`]). Nothing else ever writes to the tail.
 //!
 //! A segment that failed is in one of two states. Known not to be there (a full disk): its number is free, callers that
 //! wait are told, and records nobody waits for are *carried* into the next one. Unknown: it may appear any time, so the
@@ -18,6 +19,7 @@ use fanfold_protocol::{Code, Error, limit, record::Record};
 use tokio::{
     sync::{OwnedSemaphorePermit, mpsc, oneshot},
     task::JoinSet,
+    time::Instant,
 };
 
 use super::{
@@ -64,6 +66,8 @@ pub(super) struct Writer {
     next: u64,
     /// When the last segment was written.
     wrote_at_ms: u64,
+    /// When the next one may be begun.
+    due: Option<Instant>,
     /// Whether somebody may have taken over without meeting our tail.
     doubtful: bool,
     carried: Encoded,
@@ -86,6 +90,7 @@ impl Writer {
             messages,
             queue: VecDeque::new(),
             state,
+            due: None,
             doubtful: false,
             carried: Encoded::default(),
             carried_room: None,
@@ -99,6 +104,7 @@ impl Writer {
     pub(super) async fn run(mut self) {
         let mut closing = None;
         while closing.is_none() && self.state.ended.get().is_none() && self.receive().await {
+            self.keep_distance().await;
             let batch = self.take_batch();
             if !batch.is_empty() || self.has_unwritten() {
                 self.flush(batch).await;
@@ -139,6 +145,21 @@ impl Writer {
         open
     }
 
+    /// Waits until the next segment may begin, and takes what comes meanwhile. What is not an append does not wait.
+    async fn keep_distance(&mut self) {
+        let Some(due) = self.due else { return };
+        let mut appends = self.queue.iter().all(|message| matches!(message, Message::Append(_)));
+        while appends && !self.queue.is_empty() && self.queue.len() < limit::JOURNAL_QUEUE_MAX {
+            match tokio::time::timeout_at(due, self.messages.recv()).await {
+                Ok(Some(message)) => {
+                    appends = matches!(message, Message::Append(_));
+                    self.queue.push_back(message);
+                }
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
     /// The appends at the front of the queue that fit into one segment; one that alone does not fit has its own.
     fn take_batch(&mut self) -> Vec<Append> {
         let (mut batch, mut bytes) = (Vec::new(), self.carried.body.len());
@@ -160,6 +181,8 @@ impl Writer {
 
     /// Writes a batch and answers its callers.
     async fn flush(&mut self, batch: Vec<Append>) {
+        let interval = self.shard.options.commit_interval;
+        self.due = (!interval.is_zero()).then(|| Instant::now() + interval);
         let result = self.commit(&batch).await;
         let carry = match &result {
             Ok(()) | Err(Failure { tried: true, .. }) => false,

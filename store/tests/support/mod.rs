@@ -1,6 +1,8 @@
 //! What the conformance suites share: the backends, and things to store.
 #![allow(dead_code, reason = "each suite uses some of it")]
 
+pub mod s3;
+
 use fanfold_protocol::{JobId, PartitionId, TaskId, record::Record, value::StoredKey};
 use fanfold_store::Store;
 use tempfile::TempDir;
@@ -20,6 +22,13 @@ macro_rules! conformance {
             async fn $test() {
                 let (store, _dir) = super::support::directory().await;
                 super::$test(store).await;
+            })*
+        }
+        mod s3 {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                let server = super::support::s3::Server::start().await;
+                super::$test(server.open("some/prefix").await).await;
             })*
         }
     };

@@ -1,0 +1,161 @@
+//! Answers requests: the control path, lifecycle rules, faults, and then S3 itself under a lock of the key.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher as _, RandomState},
+    pin::Pin,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, BodyStream, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::{Frame, Incoming};
+use s3s::service::S3Service;
+
+use crate::{
+    AnyError,
+    faults::{Faults, Kind},
+};
+
+/// A body whose end may be an error.
+pub type Body = UnsyncBoxBody<Bytes, AnyError>;
+
+/// Where faults are changed.
+const CONTROL: &str = "/-/faults";
+/// Locks for keys: two keys that share one only wait for each other.
+const LOCKS: usize = 256;
+
+/// One server.
+pub struct Service {
+    s3: S3Service,
+    faults: Faults,
+    locks: Vec<tokio::sync::Mutex<()>>,
+    hasher: RandomState,
+    /// Lifecycle rules as they were put, by path.
+    lifecycles: Mutex<HashMap<String, Bytes>>,
+}
+
+impl Service {
+    pub fn new(s3: S3Service, faults: Faults) -> Self {
+        let locks = std::iter::repeat_with(tokio::sync::Mutex::default).take(LOCKS).collect();
+        Self { s3, faults, locks, hasher: RandomState::new(), lifecycles: Mutex::default() }
+    }
+
+    /// Answers one request; an error ends its connection.
+    pub async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>, String> {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        if path == CONTROL {
+            return self.control(request).await;
+        }
+        let fault = self.faults.draw(&method, &path);
+        match fault {
+            Some(Kind::SlowDown) => return Ok(refusal(StatusCode::SERVICE_UNAVAILABLE, "SlowDown")),
+            Some(Kind::Conflict) => return Ok(refusal(StatusCode::CONFLICT, "ConditionalRequestConflict")),
+            Some(Kind::Down) => return Err("the server is down".into()),
+            Some(Kind::Hang) => std::future::pending().await,
+            _ => {}
+        }
+        let answer = self.done(request, &path).await?;
+        match fault {
+            Some(Kind::LostAnswer) => Err("the answer is lost".into()),
+            Some(Kind::LateSlowDown) => Ok(refusal(StatusCode::SERVICE_UNAVAILABLE, "SlowDown")),
+            Some(Kind::Cut) => Ok(answer.map(cut)),
+            Some(Kind::Slow) => Ok(answer.map(slow)),
+            _ => Ok(answer),
+        }
+    }
+
+    /// What S3 does.
+    async fn done(&self, request: Request<Incoming>, path: &str) -> Result<Response<Body>, String> {
+        if request
+            .uri()
+            .query()
+            .is_some_and(|query| query.split('&').any(|part| part.starts_with("lifecycle")))
+        {
+            return self.lifecycle(request, path).await;
+        }
+        // s3s-fs looks and then writes: with two writers of one key at once both would find it absent.
+        let lock = &self.locks[self.hasher.hash_one(path) as usize % LOCKS];
+        let _held = match *request.method() {
+            Method::GET | Method::HEAD => None,
+            _ => Some(lock.lock().await),
+        };
+        let answer = self.s3.call(request.map(s3s::Body::from)).await.map_err(|e| format!("{e:?}"))?;
+        Ok(answer.map(|body| body.boxed_unsync()))
+    }
+
+    async fn control(&self, request: Request<Incoming>) -> Result<Response<Body>, String> {
+        if request.method() == Method::PUT {
+            let text = whole(request).await?;
+            if let Err(wrong) = self.faults.set(&String::from_utf8_lossy(&text)) {
+                return Ok(response(StatusCode::BAD_REQUEST, wrong));
+            }
+        }
+        Ok(response(StatusCode::OK, serde_json::json!(self.faults.happened()).to_string()))
+    }
+
+    /// Lifecycle rules are kept and given back; nothing here is old enough for them to apply.
+    async fn lifecycle(&self, request: Request<Incoming>, path: &str) -> Result<Response<Body>, String> {
+        let path = path.trim_end_matches('/').to_owned();
+        if request.method() == Method::PUT {
+            let rules = whole(request).await?;
+            self.lifecycles.lock().unwrap_or_else(PoisonError::into_inner).insert(path, rules);
+            return Ok(response(StatusCode::OK, Bytes::new()));
+        }
+        let rules = self.lifecycles.lock().unwrap_or_else(PoisonError::into_inner).get(&path).cloned();
+        Ok(match rules {
+            Some(rules) => response(StatusCode::OK, rules),
+            None => refusal(StatusCode::NOT_FOUND, "NoSuchLifecycleConfiguration"),
+        })
+    }
+}
+
+async fn whole(request: Request<Incoming>) -> Result<Bytes, String> {
+    Ok(request.into_body().collect().await.map_err(|e| e.to_string())?.to_bytes())
+}
+
+fn response(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
+    let body = http_body_util::Full::new(body.into()).map_err(|never| match never {});
+    let mut response = Response::new(body.boxed_unsync());
+    *response.status_mut() = status;
+    response
+}
+
+fn refusal(status: StatusCode, code: &str) -> Response<Body> {
+    let message = "a fault that a test asked for";
+    let body =
+        format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>{message}</Message></Error>");
+    response(status, body)
+}
+
+/// The first half of each piece up to the first that has one, and then an error.
+fn cut(body: Body) -> Body {
+    let mut ended = false;
+    let frames = BodyStream::new(body).map(move |frame| {
+        if ended {
+            return Err("cut".into());
+        }
+        match frame.map(Frame::into_data) {
+            Ok(Ok(data)) => {
+                ended = true;
+                Ok(Frame::data(data.slice(..data.len() / 2)))
+            }
+            Ok(Err(trailers)) => Ok(trailers),
+            Err(error) => Err(error),
+        }
+    });
+    // Bodies of one piece need something after it to fail at.
+    let end = futures::stream::iter([Err::<Frame<Bytes>, AnyError>("cut".into())]);
+    StreamBody::new(frames.chain(end)).boxed_unsync()
+}
+
+/// The same body a second later.
+fn slow(body: Body) -> Body {
+    let pause: Pin<Box<dyn Future<Output = ()> + Send>> =
+        Box::pin(tokio::time::sleep(Duration::from_secs(1)));
+    let late = futures::stream::once(pause).filter_map(|()| futures::future::ready(None));
+    StreamBody::new(late.chain(BodyStream::new(body))).boxed_unsync()
+}
