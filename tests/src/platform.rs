@@ -221,15 +221,8 @@ impl Platform {
         body.extend_from_slice(component);
         body.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
         let kind = format!("multipart/form-data; boundary={boundary}");
-        let (path, body) = (format!("/v1/functions/{name}"), Bytes::from(body));
-        // A deploy is idempotent. One that is refused while the client still sends may break the connection before the
-        // answer is read, as HTTP/1.1 allows.
-        for _ in 0..20 {
-            if let Ok(answer) = self.try_send("PUT", &path, &[("content-type", &kind)], body.clone()).await {
-                return answer;
-            }
-        }
-        panic!("PUT {path}: no answer could be read in twenty tries");
+        let path = format!("/v1/functions/{name}");
+        self.send("PUT", &path, &[("content-type", &kind)], body).await
     }
 
     /// Deploys one of our functions under its own manifest.

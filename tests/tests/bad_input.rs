@@ -1,13 +1,14 @@
 //! Bad input: each gets a clear, typed error; nothing is lost and the server stays healthy.
 
 use std::{
-    io::{Read, Write},
+    io::{Read as _, Write as _},
     net::TcpStream,
     time::Duration,
 };
 
-use fanfold_tests::platform::{Answer, Platform, component};
+use fanfold_tests::platform::{Platform, component};
 use futures::future::join_all;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 struct Setting {
     platform: Platform,
@@ -107,40 +108,50 @@ async fn manifests_and_names_are_checked() {
     platform.get("/v1/nothing").await.expect_problem(404, "not-found", "route", "/v1/nothing");
 }
 
-/// Posts a body that is refused before all of it was sent. A client that is still sending may find the connection closed
-/// instead of reading the answer, as HTTP/1.1 allows; then it tries again.
-async fn post_refused(platform: &Platform, path: &str, body: &[u8]) -> Answer {
-    for _ in 0..20 {
-        if let Ok(answer) = platform.try_send("POST", path, &[], body.to_vec()).await {
-            return answer;
-        }
-    }
-    panic!("POST {path}: no answer could be read in twenty tries");
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn bodies_over_the_cap_are_refused() {
     let setting = setting();
     let platform = &setting.platform;
     platform.deploy("echo").await;
-    let large = vec![0; 9 << 20];
-    post_refused(platform, "/function/echo", &large).await.expect_problem(
-        413,
-        "invalid",
-        "body-too-large",
-        "",
-    );
-    post_refused(platform, "/async-function/echo", &large).await.expect_problem(
-        413,
-        "invalid",
-        "body-too-large",
-        "",
-    );
+    for path in ["/function/echo", "/async-function/echo"] {
+        let answer = platform.post(path, vec![0; 9 << 20]).await;
+        answer.expect_problem(413, "invalid", "body-too-large", "");
+    }
     let bytes = std::fs::read(component("hello-http")).expect("a component");
     platform.deploy_bytes("small", "name = \"small\"\nbody_max = \"1KiB\"\n", &bytes).await.expect(201);
-    let answer = post_refused(platform, "/function/small/", &[0; 100_000]).await;
+    let answer = platform.post("/function/small/", vec![0; 100_000]).await;
     answer.expect_problem(413, "invalid", "body-too-large", "1024");
     platform.post("/function/echo", "fine").await.expect(200);
+}
+
+/// Many clients read nothing before they have sent all they have. They must find the answer whole, and learn from it
+/// that the connection takes no further request.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_sends_its_whole_body_first_reads_why_it_was_refused() {
+    let setting = setting();
+    let platform = &setting.platform;
+    platform.deploy("echo").await;
+    let address = platform.url().trim_start_matches("http://");
+    // At full speed, and slower than a server may be tempted to wait.
+    let refused = |pause: Duration| async move {
+        let mut stream = tokio::net::TcpStream::connect(address).await.expect("connectable");
+        let head = format!("POST /function/echo HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", 9 << 20);
+        stream.write_all(head.as_bytes()).await.expect("writable");
+        let mut pace = tokio::time::interval(pause);
+        for _ in 0..36 {
+            pace.tick().await;
+            stream.write_all(&[0; 256 << 10]).await.expect("a refused body may be sent to its end");
+        }
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("the whole answer");
+        answer
+    };
+    let (quick, slow) =
+        futures::join!(refused(Duration::from_micros(1)), refused(Duration::from_millis(120)));
+    for answer in [quick, slow] {
+        assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("body-too-large"), "{answer}");
+        assert!(answer.to_lowercase().contains("\r\nconnection: close\r\n"), "{answer}");
+    }
 }
 
 /// Clients that send a byte now and then must not keep others out, and are shown the door.

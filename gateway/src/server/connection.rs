@@ -27,8 +27,10 @@ use super::{
 };
 use crate::config::Config;
 
-/// How long, and for how many bytes, a client that is being refused may go on sending.
-const LINGER: Duration = Duration::from_secs(2);
+/// How long in all, how long without a byte, and for how many bytes a client that is being refused may go on sending.
+/// Many clients read nothing before they have sent their whole body, over links of any speed.
+const LINGER: Duration = Duration::from_secs(30);
+const LINGER_IDLE: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: u64 = 256 << 20;
 
 /// Serves one connection until it closes.
@@ -57,7 +59,14 @@ pub(super) async fn serve(stream: TcpStream, client: Arc<Client>) {
     })
     .await;
     if ended {
-        linger(connection.into_parts().io.into_inner()).await;
+        let aborted = poll_fn(|cx| match client.ordered(cx.waker()) {
+            Order::Abort => Poll::Ready(()),
+            Order::Serve | Order::Drain => Poll::Pending,
+        });
+        tokio::select! {
+            () = aborted => {}
+            () = linger(connection.into_parts().io.into_inner()) => {}
+        }
     }
 }
 
@@ -69,9 +78,9 @@ async fn linger(mut io: Counting) {
         let mut buffer = vec![0; 64 << 10];
         let mut total: u64 = 0;
         while total < LINGER_BYTES_MAX {
-            match io.read(&mut buffer).await {
-                Ok(0) | Err(_) => break,
-                Ok(bytes) => total += bytes as u64,
+            match tokio::time::timeout(LINGER_IDLE, io.read(&mut buffer)).await {
+                Ok(Ok(0) | Err(_)) | Err(_) => break,
+                Ok(Ok(bytes)) => total += bytes as u64,
             }
         }
     };

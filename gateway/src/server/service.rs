@@ -4,7 +4,8 @@
 use std::{convert::Infallible, sync::Arc};
 
 use fanfold_protocol::Error;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use http_body::Body as _;
 use hyper::{
     body::Incoming,
     service::{Service, service_fn},
@@ -29,11 +30,16 @@ pub(super) fn of(
     })
 }
 
+/// The longest body, in bytes, that hyper is left to read past after an answer that did not need it. What it cannot read
+/// at once makes it close the connection.
+const BODY_PASSED_MAX: u64 = 8 << 10;
+
 async fn answer(client: Arc<Client>, request: Request<Incoming>) -> Response<Outbound> {
     let route = Route::of(request.uri().path());
+    let long_body = request.body().size_hint().upper().is_none_or(|bytes| bytes > BODY_PASSED_MAX);
     let shared = Arc::clone(client.shared());
     let flight = InFlight::begin(client, route);
-    let response = match admit(&flight, &request) {
+    let mut response = match admit(&flight, &request) {
         Err(error) => problem::response(&error),
         Ok(()) => match route {
             Route::Function => direct::answer(flight, request).await,
@@ -43,7 +49,16 @@ async fn answer(client: Arc<Client>, request: Request<Incoming>) -> Response<Out
         },
     };
     shared.metrics.answered(route, response.status());
+    if long_body && refused(response.status()) || response.status() == StatusCode::REQUEST_TIMEOUT {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     response
+}
+
+/// Whether the request was turned down, and so its body perhaps not read to its end. The connection then closes; a
+/// client that is not told would send its next request into it and lose it.
+fn refused(status: StatusCode) -> bool {
+    status.is_client_error() || status.is_server_error()
 }
 
 /// Probes need no token: whoever restarts a gateway does not know it.
