@@ -72,7 +72,7 @@ impl Failure {
 
     /// What an error of the platform's own types means to somebody at a terminal.
     pub fn platform(error: &fanfold_protocol::Error) -> Self {
-        let exit = if hints::is_guests_fault(error.kind) { Exit::Guest } else { Exit::Failed };
+        let exit = if hints::is_guests_fault(error.kind, error.code) { Exit::Guest } else { Exit::Failed };
         let cause = Some(Cause { kind: error.kind, code: error.code, retryable: error.retryable });
         Self { what: error.message.clone().into_owned(), fix: hints::fix(error.code).into(), exit, cause }
     }

@@ -2,9 +2,9 @@
 
 use fanfold_protocol::{Code, Kind};
 
-/// Whether the function, not the platform or the request, is to blame.
-pub fn is_guests_fault(kind: Kind) -> bool {
-    matches!(kind, Kind::Guest | Kind::Limit)
+/// Whether it was the function that failed, not the platform, and not the request before anything ran.
+pub fn is_guests_fault(kind: Kind, code: Code) -> bool {
+    matches!(kind, Kind::Guest | Kind::Limit) || code == Code::ErrorReturned
 }
 
 /// The next step.

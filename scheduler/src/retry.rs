@@ -3,7 +3,7 @@
 //! | error | what follows |
 //! |---|---|
 //! | the executor left | at once again; counted only beyond [`LOSSES_FREE`] losses. Final for a task that is neither deterministic nor allowed a second attempt |
-//! | `platform`/cancelled, `limit`/deadline, `guest`/non-deterministic, `invalid`, `not-found` | final |
+//! | `platform`/cancelled, `limit`/deadline, `guest`/non-deterministic, `invalid`, `not-found`, `conflict` | final: the same request would fail the same way |
 //! | `limit`/out-of-memory, memory below its ceiling | at once again with twice the memory, not counted |
 //! | `lost`, `platform`, or any error marked retryable | again after the backoff, up to `attempts` |
 //! | other `guest` and `limit` (trap, exit status, returned error, timeout, stack, logs, ...) | the root of a recorded job: again after the backoff, up to `attempts`; every other task: final |
@@ -55,7 +55,7 @@ pub(crate) fn decide(error: &Error, task: &History) -> Verdict {
         (Kind::Platform, Code::Cancelled)
         | (Kind::Limit, Code::Deadline)
         | (Kind::Guest, Code::NonDeterministic)
-        | (Kind::Invalid | Kind::NotFound, _) => Verdict::Final,
+        | (Kind::Invalid | Kind::NotFound | Kind::Conflict, _) => Verdict::Final,
         (Kind::Limit, Code::OutOfMemory) if task.memory < task.memory_max => {
             Verdict::WithMemory(task.memory.saturating_mul(2).clamp(1, task.memory_max))
         }
@@ -116,6 +116,7 @@ mod tests {
             (&storage, History { attempts: 99, failures: 60, ..child }, Verdict::After(BACKOFF_MS_MAX)),
             (&Error::new(Kind::Platform, Code::Cancelled, "cancelled"), root, Verdict::Final),
             (&Error::invalid("bad").retryable(true), root, Verdict::Final),
+            (&Error::new(Kind::Conflict, Code::ErrorReturned, "taken").retryable(true), root, Verdict::Final),
             (&Error::new(Kind::Guest, Code::NonDeterministic, "differs"), root, Verdict::Final),
             (&Error::new(Kind::Limit, Code::Timeout, "slow"), root, Verdict::After(1000)),
         ];

@@ -44,15 +44,27 @@ impl From<Error> for types::Error {
     }
 }
 
-/// The error of a handler that returned one. Whatever kind it names, to its caller it is the function that failed:
-/// only the platform itself may say that the platform failed.
+/// The error of a handler that returned one. It may say that its caller is wrong: `invalid`, `not-found` and `conflict`
+/// stay. Whatever other kind it names, to its caller it is the function that failed: only the platform itself may say
+/// that the platform failed.
 pub fn returned(error: types::Error) -> Error {
     let mut message = error.message;
     if message.len() > limit::ERROR_MESSAGE_BYTES_MAX {
         message.truncate(message.floor_char_boundary(limit::ERROR_MESSAGE_BYTES_MAX - 3));
         message.push('…');
     }
-    Error::new(Kind::Guest, Code::ErrorReturned, message).retryable(error.retryable)
+    let kind = match error.kind {
+        types::ErrorKind::Invalid => Kind::Invalid,
+        types::ErrorKind::NotFound => Kind::NotFound,
+        types::ErrorKind::Conflict => Kind::Conflict,
+        types::ErrorKind::Unauthorized
+        | types::ErrorKind::Overloaded
+        | types::ErrorKind::Guest
+        | types::ErrorKind::Limit
+        | types::ErrorKind::Lost
+        | types::ErrorKind::Platform => Kind::Guest,
+    };
+    Error::new(kind, Code::ErrorReturned, message).retryable(error.retryable)
 }
 
 /// A payload of any length.
@@ -182,10 +194,20 @@ mod tests {
     }
 
     #[test]
-    fn a_returned_error_is_always_the_functions_own_and_bounded() {
+    fn a_returned_error_blames_the_caller_or_the_function_and_is_bounded() {
         let message = "ä".repeat(limit::ERROR_MESSAGE_BYTES_MAX);
-        let error = returned(types::Error { kind: types::ErrorKind::Platform, message, retryable: true });
+        let returned = |kind| returned(types::Error { kind, message: message.clone(), retryable: true });
+        let error = returned(types::ErrorKind::Platform);
         assert_eq!((error.kind, error.retryable), (Kind::Guest, true));
         assert!(error.message.len() <= limit::ERROR_MESSAGE_BYTES_MAX);
+        assert_eq!(returned(types::ErrorKind::Unauthorized).kind, Kind::Guest);
+        for (said, kind) in [
+            (types::ErrorKind::Invalid, Kind::Invalid),
+            (types::ErrorKind::NotFound, Kind::NotFound),
+            (types::ErrorKind::Conflict, Kind::Conflict),
+        ] {
+            let error = returned(said);
+            assert_eq!((error.kind, error.code), (kind, Code::ErrorReturned));
+        }
     }
 }

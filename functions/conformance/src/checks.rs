@@ -158,12 +158,13 @@ fn generators_fail_at_the_end() -> Result<()> {
     expect(items.next().is_none(), || "it went on after its failure".into())
 }
 
-/// Whatever kind a function's error names, to its caller it is the function that failed.
+/// A function may blame its caller; whatever other kind its error names, to its caller it is the function that failed.
 fn errors_are_the_functions() -> Result<()> {
-    for (kind, message) in [("guest", "asked to fail"), ("not-found", "nothing there"), ("?", "no kind `?`")]
-    {
-        fails_with(fail::submit(kind)?.get(), message)?;
-    }
+    fails_with(fail::submit("guest")?.get(), ErrorKind::Guest, "asked to fail")?;
+    fails_with(fail::submit("platform")?.get(), ErrorKind::Guest, "asked to look like the platform")?;
+    fails_with(fail::submit("not-found")?.get(), ErrorKind::NotFound, "nothing there")?;
+    fails_with(fail::submit("conflict")?.get(), ErrorKind::Conflict, "something else is there")?;
+    fails_with(fail::submit("?")?.get(), ErrorKind::Invalid, "no kind `?`")?;
     // An argument that the callee cannot decode is named.
     let itself = fanfold::context().function;
     let wrong = fanfold::call::<i64>(itself).entry("add").arg(&1).arg(&"two").submit()?;
@@ -175,16 +176,16 @@ fn errors_are_the_functions() -> Result<()> {
     }
 }
 
-fn fails_with<T: std::fmt::Debug>(result: Result<T>, message: &str) -> Result<()> {
+fn fails_with<T: std::fmt::Debug>(result: Result<T>, kind: ErrorKind, message: &str) -> Result<()> {
     match result {
-        Err(error) => equal((error.kind, error.message.as_str()), (ErrorKind::Guest, message)),
+        Err(error) => equal((error.kind, error.message.as_str()), (kind, message)),
         Ok(value) => expect(false, || format!("found {value:?}, wanted the error `{message}`")),
     }
 }
 
 fn failures_pass_through_dependants() -> Result<()> {
     let dependant = add::submit(&fail::submit("not-found")?, 1)?;
-    fails_with(sum::submit([&dependant])?.get(), "nothing there")
+    fails_with(sum::submit([&dependant])?.get(), ErrorKind::NotFound, "nothing there")
 }
 
 fn unknown_callees_are_failed_tasks() -> Result<()> {

@@ -94,7 +94,9 @@ pub fn forward(n: i64) -> Result<Future<i64>> {
 pub fn fail(kind: String) -> Result<i64> {
     match kind.as_str() {
         "guest" => Err(Error::guest("asked to fail")),
+        "platform" => Err(Error::new(ErrorKind::Platform, "asked to look like the platform")),
         "not-found" => Err(Error::new(ErrorKind::NotFound, "nothing there")),
+        "conflict" => Err(Error::new(ErrorKind::Conflict, "something else is there")),
         other => Err(Error::invalid(format!("no kind `{other}`"))),
     }
 }

@@ -3,7 +3,7 @@
 
 use std::{io, path::PathBuf, time::Duration};
 
-use fanfold_protocol::{JobId, Kind, rest::Problem};
+use fanfold_protocol::{Code, JobId, Kind, rest::Problem};
 
 /// Why a request did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +88,8 @@ impl Error {
             Self::Request(_) | Self::Connect { .. } => true,
             // An upload whose source fails is cut off, and a cut-off upload is never committed.
             Self::File { .. } => true,
+            // A function that ran to its end and returned an error, of whatever kind.
+            Self::Refused { problem, .. } if problem.code == Code::ErrorReturned => false,
             Self::Refused { problem, .. } => match problem.kind {
                 Kind::Invalid | Kind::Unauthorized | Kind::NotFound | Kind::Conflict | Kind::Overloaded => {
                     true

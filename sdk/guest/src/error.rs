@@ -11,10 +11,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// A failure: who must act (`kind`), what happened (`message`), and whether trying again may help.
 ///
 /// Like `anyhow::Error` it is not a [`std::error::Error`] itself, so that `?` turns every other error into one: a
-/// failure of the function (`kind` is [`ErrorKind::Guest`], not retryable). A task that returns a retryable error is
-/// tried again as its manifest allows; any other is final for a task that another one called, while the function of an
-/// asynchronous invocation or job itself is tried again whatever it returns. Whatever kind a function's error names, its
-/// caller gets it as [`ErrorKind::Guest`]: only the platform may say that the platform failed.
+/// failure of the function (`kind` is [`ErrorKind::Guest`], not retryable).
+///
+/// A function may blame its caller: [`ErrorKind::Invalid`], [`ErrorKind::NotFound`] and [`ErrorKind::Conflict`] reach
+/// it as they are (over REST with status 400, 404 and 409), and the task is not tried again. Whatever other kind a
+/// function's error names, its caller gets it as [`ErrorKind::Guest`]: only the platform may say that the platform
+/// failed. Of these, a retryable one is tried again as the manifest allows; any other is final for a task that another
+/// one called, while the function of an asynchronous invocation or job itself is tried again also then.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Error {
     /// What the receiver does next.

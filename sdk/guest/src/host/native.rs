@@ -108,9 +108,13 @@ fn run(call: &Call, outputs: u32, local: Local) -> (Result<Vec<Value>, Error>, F
     (answer, host(|host| mem::replace(&mut host.frame, caller)))
 }
 
-/// Whatever kind a function's error names, to its caller it is the function that failed.
+/// A function may blame its caller; whatever other kind its error names, to its caller it is the function that failed.
 fn returned(error: crate::Error) -> Error {
-    Error { kind: ErrorKind::Guest, ..error.into() }
+    let kind = match error.kind {
+        blame @ (ErrorKind::Invalid | ErrorKind::NotFound | ErrorKind::Conflict) => blame,
+        _ => ErrorKind::Guest,
+    };
+    Error { kind, ..error.into() }
 }
 
 impl Host {
