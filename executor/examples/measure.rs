@@ -135,9 +135,10 @@ async fn call(executor: &Executor, function: &Arc<FunctionVersion>) -> std::resu
     let empty: Body = Empty::new().map_err(|never| match never {}).boxed_unsync();
     let request = Request::get("http://localhost/").body(empty);
     let request = request.map_err(|e| Error::internal(e.to_string()))?;
-    let reply: Reply = match function.info.kind {
-        ComponentKind::Http => executor.http(function.clone(), request).await?,
-        ComponentKind::Cli | ComponentKind::Task => executor.call(function.clone(), request).await?,
+    let called: std::result::Result<Reply, _> = match function.info.kind {
+        ComponentKind::Http => executor.http(function.clone(), request).await,
+        ComponentKind::Cli | ComponentKind::Task => executor.call(function.clone(), request).await,
     };
+    let reply = called.map_err(|failed| failed.error)?;
     Ok(reply.response.into_body().collect().await?.to_bytes())
 }

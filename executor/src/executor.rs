@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fanfold_protocol::{
     Digest, Error,
-    direct::{DirectLane, Reply, Running},
+    direct::{Calling, DirectLane, Failed, Running},
     function::{ComponentInfo, FunctionVersion},
     message::{FromExecutor, Offer, ToExecutor},
 };
@@ -121,15 +121,23 @@ impl DirectLane for Executor {
         &self,
         function: Arc<FunctionVersion>,
         request: http::Request<fanfold_protocol::direct::Body>,
-    ) -> Running<'_, Reply> {
-        Box::pin(direct::http::serve(&self.direct, function, request, LogSink::default()))
+    ) -> Calling<'_> {
+        Box::pin(async move {
+            let logs = LogSink::default();
+            let called = direct::http::serve(&self.direct, function, request, logs.clone()).await;
+            called.map_err(|error| Failed { error, logs: logs.logs() })
+        })
     }
 
     fn call(
         &self,
         function: Arc<FunctionVersion>,
         request: http::Request<fanfold_protocol::direct::Body>,
-    ) -> Running<'_, Reply> {
-        Box::pin(direct::call(&self.direct, function, request, LogSink::default()))
+    ) -> Calling<'_> {
+        Box::pin(async move {
+            let logs = LogSink::default();
+            let called = direct::call(&self.direct, function, request, logs.clone()).await;
+            called.map_err(|error| Failed { error, logs: logs.logs() })
+        })
     }
 }

@@ -68,7 +68,7 @@ impl Fixture {
         input: &'static str,
     ) -> Result<Reply, Error> {
         let request = Request::post(uri).body(body(input)).unwrap();
-        self.executor.call(function.clone(), request).await
+        self.executor.call(function.clone(), request).await.map_err(|failed| failed.error)
     }
 
     pub(crate) async fn http(
@@ -77,7 +77,7 @@ impl Fixture {
         input: &'static str,
     ) -> Result<Reply, Error> {
         let request = Request::post("http://test/path?query").body(body(input)).unwrap();
-        self.executor.http(function.clone(), request).await
+        self.executor.http(function.clone(), request).await.map_err(|failed| failed.error)
     }
 }
 

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use fanfold_gateway::{Config, Gateway};
 use fanfold_protocol::{
     Digest, Error,
-    direct::{Body, DirectLane, Reply, Running, Timing},
+    direct::{Body, Calling, DirectLane, Reply, Running, Timing},
     function::{ComponentInfo, ComponentKind, FunctionVersion},
 };
 use fanfold_store::Store;
@@ -44,14 +44,14 @@ impl DirectLane for AtOnce {
         })
     }
 
-    fn http(&self, _: Arc<FunctionVersion>, _: Request<Body>) -> Running<'_, Reply> {
+    fn http(&self, _: Arc<FunctionVersion>, _: Request<Body>) -> Calling<'_> {
         Box::pin(async {
             let body = Body::new(Full::new(Bytes::from_static(HELLO)).map_err(|never| match never {}));
             Ok(Reply { response: Response::new(body), timing: Timing::default(), logs: Arc::default() })
         })
     }
 
-    fn call(&self, function: Arc<FunctionVersion>, request: Request<Body>) -> Running<'_, Reply> {
+    fn call(&self, function: Arc<FunctionVersion>, request: Request<Body>) -> Calling<'_> {
         self.http(function, request)
     }
 }

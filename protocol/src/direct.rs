@@ -26,6 +26,23 @@ pub struct Reply {
     pub logs: Logs,
 }
 
+/// A direct call that failed before its response's head.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Failed {
+    /// Why.
+    pub error: Error,
+    /// What the function wrote until then; as of [`Reply`], but nobody writes to it any more.
+    pub logs: Logs,
+}
+
+impl From<Error> for Failed {
+    /// A call that failed before its function could log anything.
+    fn from(error: Error) -> Self {
+        Self { error, logs: Logs::default() }
+    }
+}
+
 /// Captured log lines of one invocation, as NDJSON; shared with the instance that still writes them.
 pub type Logs = Arc<std::sync::Mutex<Vec<u8>>>;
 
@@ -45,6 +62,9 @@ pub struct Timing {
 /// A boxed future of the direct lane. Dropping it stops the function.
 pub type Running<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
+/// A call under way. Dropping it stops the function.
+pub type Calling<'a> = Pin<Box<dyn Future<Output = Result<Reply, Failed>> + Send + 'a>>;
+
 /// An executor, as the gateway's direct lane sees it.
 pub trait DirectLane: Send + Sync + 'static {
     /// Checks a component that is in the store and makes its compiled code.
@@ -55,9 +75,9 @@ pub trait DirectLane: Send + Sync + 'static {
     fn prepare(&self, component: Digest) -> Running<'_, ComponentInfo>;
 
     /// Runs an HTTP function. The request's URI is what the function shall see.
-    fn http(&self, function: Arc<FunctionVersion>, request: http::Request<Body>) -> Running<'_, Reply>;
+    fn http(&self, function: Arc<FunctionVersion>, request: http::Request<Body>) -> Calling<'_>;
 
     /// Runs a program or a task function with the request body as its input. For a program, query parameters
     /// `arg` (repeatable) are its arguments, in order. Never called for a function that submits.
-    fn call(&self, function: Arc<FunctionVersion>, request: http::Request<Body>) -> Running<'_, Reply>;
+    fn call(&self, function: Arc<FunctionVersion>, request: http::Request<Body>) -> Calling<'_>;
 }

@@ -1,6 +1,6 @@
-//! What failed calls tell their callers: errors that functions return.
+//! What failed calls tell their callers: errors that functions return, and what failed functions have logged.
 
-use fanfold_tests::platform::Platform;
+use fanfold_tests::platform::{Answer, Platform};
 use serde_json::json;
 
 fn platform() -> (Platform, tempfile::TempDir) {
@@ -42,4 +42,21 @@ async fn an_entry_that_is_not_there_is_not_looked_for_twice() {
         assert_eq!((&view["state"], &view["attempts"]), (&json!("failed"), &json!(1)), "{view}");
         assert_eq!(view["error"]["kind"], "not-found", "{view}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_synchronous_calls_keep_their_logs() {
+    let (platform, _dir) = platform();
+    platform.deploy("misbehave").await;
+    let failed = platform.post("/function/misbehave", r#"{"do": "panic"}"#).await.expect(502);
+    let logs = logs_of(&platform, &failed).await;
+    assert!(logs.contains("asked to panic"), "{logs}");
+    let flooded = platform.post("/function/misbehave", r#"{"do": "flood"}"#).await.expect(502);
+    let logs = logs_of(&platform, &flooded).await;
+    assert!(logs.lines().count() > 100 && logs.contains("flood flood"), "{} bytes", logs.len());
+}
+
+async fn logs_of(platform: &Platform, answer: &Answer) -> String {
+    let id = answer.headers["fanfold-invocation"].to_str().expect("ASCII");
+    platform.get(&format!("/v1/invocations/{id}/logs")).await.expect(200).text()
 }

@@ -179,7 +179,10 @@ pub(super) async fn run(
     } else {
         lane.call(version, Request::from_parts(parts, body))
     };
-    let reply = running.await.map_err(|error| fault.or(error))?;
+    let reply = running.await.map_err(|failed| {
+        flight.recent_logs.keep(id, &failed.logs);
+        fault.or(failed.error)
+    })?;
 
     let steps =
         Steps { queue_us: u64::try_from(queued.as_micros()).unwrap_or(u64::MAX), timing: reply.timing };

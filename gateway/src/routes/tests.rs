@@ -284,6 +284,12 @@ async fn recent_calls_keep_their_logs_and_figures_are_counted() {
         "fanfold_direct_calls_total{start=\"warm\"} 1",
         "fanfold_functions 1",
     ] {
+    let failed = client.get("/function/site/trap").await.expect(502);
+    let logs = client
+        .get(&format!("/v1/invocations/{}/logs", failed.header("fanfold-invocation")))
+        .await
+        .expect(200);
+    assert_eq!(logs.text(), "{\"line\":\"last words\"}\n");
         assert!(metrics.lines().any(|l| l == line), "{line} is missing in\n{metrics}");
     }
     gateway.shutdown().await;

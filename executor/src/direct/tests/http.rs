@@ -121,8 +121,9 @@ async fn requests_that_cannot_be_served_do_not_run() {
             .body(crate::testing::body("12345"))
     };
     let lane: &dyn fanfold_protocol::direct::DirectLane = &fixture.executor;
-    let result = lane.http(function.clone(), request("5").unwrap()).await;
+    let result = lane.http(function.clone(), request("5").unwrap()).await.map_err(|failed| failed.error);
     fails(result, Kind::Invalid, Code::BodyTooLarge, "over 4 bytes");
     let nameless = http::Request::get("/").body(crate::testing::body("")).unwrap();
-    fails(lane.http(function, nameless).await, Kind::Invalid, Code::Request, "names no host");
+    let result = lane.http(function, nameless).await.map_err(|failed| failed.error);
+    fails(result, Kind::Invalid, Code::Request, "names no host");
 }

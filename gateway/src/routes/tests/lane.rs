@@ -8,7 +8,7 @@ use std::sync::{
 use bytes::Bytes;
 use fanfold_protocol::{
     Code, Digest, Error, Kind,
-    direct::{Body, DirectLane, Reply, Running, Timing},
+    direct::{Body, Calling, DirectLane, Failed, Reply, Running, Timing},
     function::{ComponentInfo, ComponentKind, FunctionVersion},
 };
 use fanfold_store::Store;
@@ -78,14 +78,18 @@ fn reply(body: Body) -> Reply {
     Reply { response: Response::new(body), timing, logs: Arc::default() }
 }
 
+fn trap(message: &'static str) -> Error {
+    Error::new(Kind::Guest, Code::Trap, message)
+}
+
 impl State {
-    async fn serve(&self, request: Request<Body>) -> Result<Reply, Error> {
+    async fn serve(&self, request: Request<Body>) -> Result<Reply, Failed> {
         match request.uri().path() {
             "/echo" => Ok(reply(request.into_body())),
             // As a guest would: what it makes of a broken body is its own error.
             "/read" => match request.into_body().collect().await {
                 Ok(body) => Ok(reply(body::whole(body.to_bytes()))),
-                Err(_) => Err(Error::new(Kind::Guest, Code::Trap, "the guest could not read its body")),
+                Err(_) => Err(trap("the guest could not read its body").into()),
             },
             "/hang" => {
                 let _guard = Guard(&self.dropped);
@@ -114,6 +118,10 @@ impl State {
                 let reply = reply(body::empty());
                 *reply.logs.lock().unwrap() = b"{\"line\":\"hi\"}\n".to_vec();
                 Ok(reply)
+            }
+            "/trap" => {
+                let logs = Arc::new(std::sync::Mutex::new(b"{\"line\":\"last words\"}\n".to_vec()));
+                Err(Failed { error: trap("the guest stopped"), logs })
             }
             _ => {
                 let header = |name: &str| request.headers().get(name).and_then(|v| v.to_str().ok());
@@ -155,11 +163,11 @@ impl DirectLane for State {
         })
     }
 
-    fn http(&self, _: Arc<FunctionVersion>, request: Request<Body>) -> Running<'_, Reply> {
+    fn http(&self, _: Arc<FunctionVersion>, request: Request<Body>) -> Calling<'_> {
         Box::pin(self.serve(request))
     }
 
-    fn call(&self, _: Arc<FunctionVersion>, request: Request<Body>) -> Running<'_, Reply> {
+    fn call(&self, _: Arc<FunctionVersion>, request: Request<Body>) -> Calling<'_> {
         Box::pin(async move {
             let body = request.into_body().collect().await?.to_bytes();
             Ok(reply(body::whole(body.to_ascii_uppercase().into())))
