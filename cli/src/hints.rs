@@ -35,6 +35,7 @@ pub fn fix(code: Code) -> &'static str {
         Code::DirectoryInUse => "stop the other platform, or give this one its own --dir",
         Code::IdempotencyKey => "use a new key for a new request",
         Code::AlreadyFinished => "nothing is left to do",
+        Code::NotFinished => "ask again when it has ended, or wait with `fanfold job watch ID`",
         Code::Precondition => "look at what is there now, then repeat",
         Code::QueueFull => "try again later, or raise concurrency in fanfold.toml",
         Code::Memory => "try again later, or start the platform with more --memory",

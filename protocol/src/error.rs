@@ -81,6 +81,7 @@ pub enum Code {
     DirectoryInUse,
     IdempotencyKey,
     AlreadyFinished,
+    NotFinished,
     Precondition,
     // overloaded
     QueueFull,

@@ -166,6 +166,9 @@ pub struct Accepted {
     /// Attempts already made for this input under an earlier id (a retried dead letter keeps its history).
     #[serde(default)]
     pub retried_from: Option<JobId>,
+    /// Whether it came as a batch job, and is listed as one even where its function calls no others.
+    #[serde(default)]
+    pub batch: bool,
 }
 
 /// The input of an invocation from outside.
@@ -242,6 +245,39 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+
+    #[test]
+    fn an_accepted_record_of_before_batch_jobs_were_told_apart_is_read() {
+        #[derive(Serialize)]
+        struct Earlier<'a> {
+            job: JobId,
+            name: &'a str,
+            version: Digest,
+            entry: &'a str,
+            input: Input,
+            idempotency: Option<(Digest, Digest)>,
+            traceparent: Option<String>,
+            at_ms: u64,
+        }
+        let input = Input::Inline { body: Bytes::from_static(b"in").into(), content_type: String::new() };
+        let (job, version) = (JobId(uuid::Uuid::from_u128(9)), Digest::of(b"v"));
+        let earlier = BTreeMap::from([(
+            "Accepted",
+            Earlier {
+                job,
+                name: "f",
+                version,
+                entry: "",
+                input,
+                idempotency: None,
+                traceparent: None,
+                at_ms: 5,
+            },
+        )]);
+        let bytes = rmp_serde::to_vec_named(&earlier).unwrap();
+        let Record::Accepted(accepted) = Record::decode(&bytes).unwrap() else { panic!("another record") };
+        assert_eq!((accepted.job, accepted.at_ms, accepted.batch), (job, 5, false));
+    }
 
     #[test]
     fn records_survive_encoding() {

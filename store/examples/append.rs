@@ -89,6 +89,7 @@ fn accepted() -> Record {
         traceparent: None,
         at_ms: 0,
         retried_from: None,
+        batch: false,
     }))
 }
 

@@ -89,6 +89,7 @@ fn new_job(callable: &Callable, parts: &Parts, input: Bytes, key: Option<Digest>
         entry,
         input,
         content_type,
+        batch: false,
     })
 }
 

@@ -164,7 +164,7 @@ impl Owner {
     /// The output of a job that ended well: its media type as far as it can be told, its length, and its bytes.
     ///
     /// # Errors
-    /// `not-found` / `invocation`; `conflict` / `precondition`, retryable, while it has not ended; the job's own error
+    /// `not-found` / `invocation`; `conflict` / `not-finished`, retryable, while it has not ended; the job's own error
     /// where it failed; `lost`.
     pub async fn output(&self, job: JobId) -> Result<(&'static str, u64, Body), Error> {
         let output = self.ask(|reply| Request::Output { job, reply }).await?;
@@ -191,7 +191,8 @@ impl Owner {
         self.ask(|reply| Request::Cancel { job, reply }).await
     }
 
-    /// A page of jobs, newest first, older than `after`. `drivers`: only those of functions that call others.
+    /// A page of jobs, newest first, older than `after`. `batch`: only those accepted as batch jobs or of functions that
+    /// call others.
     ///
     /// # Errors
     /// None of its own.
@@ -199,9 +200,9 @@ impl Owner {
         &self,
         after: Option<JobId>,
         limit: usize,
-        drivers: bool,
+        batch: bool,
     ) -> Result<Page<JobView>, Error> {
-        self.ask(|reply| Request::List { before: after, limit, drivers, reply }).await
+        self.ask(|reply| Request::List { before: after, limit, batch, reply }).await
     }
 
     /// The tasks of a job that runs or was among the last [`limit::GRAPHS_KEPT_MAX`] to end; of an older one, its root.
@@ -264,6 +265,7 @@ impl Owner {
             content_type,
             idempotency: None,
             traceparent: letter.traceparent,
+            batch: letter.batch,
         };
         let submission = Box::new(self.submission(new, true, Some(job)).await?);
         self.ask(|reply| Request::Accept { submission, reply }).await
@@ -311,7 +313,7 @@ impl Owner {
         recorded: bool,
         retried_from: Option<JobId>,
     ) -> Result<Submission, Error> {
-        let NewJob { function, entry, input, content_type, idempotency, traceparent } = new;
+        let NewJob { function, entry, input, content_type, idempotency, traceparent, batch } = new;
         let bytes = input.len() as u64;
         if bytes > limit::INPUT_BYTES_MAX {
             let why =
@@ -327,8 +329,18 @@ impl Owner {
         };
         let (name, version) = (function.name.clone(), function.version);
         let at_ms = self.shared.clock.now_ms();
-        let accepted =
-            Accepted { job, name, version, entry, input, idempotency, traceparent, at_ms, retried_from };
+        let accepted = Accepted {
+            job,
+            name,
+            version,
+            entry,
+            input,
+            idempotency,
+            traceparent,
+            at_ms,
+            retried_from,
+            batch,
+        };
         Ok(Submission { function, accepted, recorded })
     }
 

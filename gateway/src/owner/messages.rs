@@ -32,6 +32,8 @@ pub struct NewJob {
     pub idempotency: Option<(Digest, Digest)>,
     /// W3C `traceparent`, if one was sent.
     pub traceparent: Option<String>,
+    /// Whether it is listed as a batch job even where its function calls no others.
+    pub batch: bool,
 }
 
 /// What a job that ended well answered.
@@ -196,7 +198,7 @@ pub(super) enum Request {
     List {
         before: Option<JobId>,
         limit: usize,
-        drivers: bool,
+        batch: bool,
         reply: Reply<Page<JobView>>,
     },
     Graph {

@@ -40,9 +40,7 @@ impl Loop {
             Request::Output { job, reply } => tell(reply, self.output(job)),
             Request::Logs { job, reply } => tell(reply, self.logs(job)),
             Request::Cancel { job, reply } => self.cancel(job, reply),
-            Request::List { before, limit, drivers, reply } => {
-                tell(reply, Ok(self.list(before, limit, drivers)))
-            }
+            Request::List { before, limit, batch, reply } => tell(reply, Ok(self.list(before, limit, batch))),
             Request::Graph { job, reply } => tell(reply, self.graph(job)),
             Request::Lineage { partition, reply } => tell(reply, self.lineage(partition)),
             Request::Partition { partition, reply } => tell(reply, self.partition(partition)),
@@ -263,7 +261,7 @@ impl Loop {
 
 fn not_ended(job: JobId) -> Error {
     let why = format!("job {job} has not ended: ask again, or wait for it with ?wait=30s");
-    Error::new(Kind::Conflict, Code::Precondition, why).retryable(true)
+    Error::new(Kind::Conflict, Code::NotFinished, why).retryable(true)
 }
 
 fn already_finished(job: JobId) -> Error {

@@ -100,6 +100,7 @@ mod tests {
             traceparent: None,
             at_ms: n,
             retried_from: None,
+            batch: false,
         })));
         state.fold(Record::Ended { job, at_ms: n, result, usage: Usage::default(), tasks: 1 });
         state

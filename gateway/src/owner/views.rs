@@ -27,8 +27,8 @@ impl Loop {
         }
     }
 
-    /// A page of jobs, newest first. `drivers`: only those of functions that call others.
-    pub fn list(&self, before: Option<JobId>, limit: usize, drivers: bool) -> Page<JobView> {
+    /// A page of jobs, newest first. `batch`: only those accepted as batch jobs or of functions that call others.
+    pub fn list(&self, before: Option<JobId>, limit: usize, batch: bool) -> Page<JobView> {
         let limit = limit.clamp(1, PAGE_MAX);
         let mut page = Page { items: Vec::new(), next: None };
         let mut last = before;
@@ -39,7 +39,7 @@ impl Loop {
             }
             let id = job.accepted.job;
             last = Some(id);
-            if (!drivers || self.is_driver(job))
+            if (!batch || job.accepted.batch || self.is_driver(job))
                 && let Ok(view) = self.view(id)
             {
                 page.items.push(view);

@@ -66,7 +66,7 @@ pub(super) async fn status(
     responses(
         (status = 200, description = "The bytes, of the type the function gave", content_type = "application/octet-stream"),
         (status = 404, body = Problem),
-        (status = 412, description = "It has not ended yet", body = Problem),
+        (status = 409, description = "It has not ended yet: ask again", body = Problem),
         (status = "default", description = "It failed: its own error", body = Problem),
     ),
 )]

@@ -53,12 +53,14 @@ pub(super) async fn start(
         content_type: String::from("application/json"),
         idempotency: key.map(|key| (key, Digest::of(&body))),
         traceparent: text(&headers, TRACEPARENT).map(str::to_owned),
+        batch: true,
     };
     let id = shared.owner.accept(new).await?;
     Ok(direct::accepted::<axum::body::Body>(id, "/v1/jobs/", Some(&callable)).into_response())
 }
 
-/// List jobs, newest first: what functions run that call others. (All others: `GET /v1/invocations`.)
+/// List jobs, newest first: what came by `POST /v1/jobs`, and invocations of functions that call others. (With all
+/// others: `GET /v1/invocations`.)
 #[utoipa::path(
     get, path = "/v1/jobs", tag = "jobs", params(Paging),
     responses((status = 200, body = Page<JobView>)),

@@ -181,7 +181,7 @@ async fn what_is_accepted_can_be_watched_and_cancelled() {
 
     // No executor is there, so it stays where it is until somebody cancels it.
     assert_eq!(client.get(&format!("{at}?wait=20ms")).await.expect(200).json()["state"], "queued");
-    client.get(&format!("{at}/output")).await.problem(412, "precondition");
+    client.get(&format!("{at}/output")).await.problem(409, "not-finished");
     let waiting = async { client.get(&format!("{at}?wait=60s")).await.expect(200).json() };
     let events = async { client.get(&format!("/v1/jobs/{id}/events")).await.expect(200) };
     let following = async { client.get(&format!("{at}/logs?follow=true")).await.expect(200) };
@@ -192,6 +192,12 @@ async fn what_is_accepted_can_be_watched_and_cancelled() {
     assert_eq!(followed.text(), "");
     let listed = client.get("/v1/invocations").await.expect(200).json();
     assert_eq!(listed["items"].as_array().map(Vec::len), Some(2));
+
+    // What was asked for as a batch job is listed as one, whether or not its function calls others.
+    let job = client.post("/v1/jobs", r#"{"function": "up", "input": 1}"#).await.expect(202).json();
+    let listed = client.get("/v1/jobs").await.expect(200).json();
+    let ids: Vec<_> = listed["items"].as_array().unwrap().iter().map(|item| &item["id"]).collect();
+    assert_eq!(ids, [&job["id"]]);
     gateway.shutdown().await;
 }
 
@@ -278,18 +284,18 @@ async fn recent_calls_keep_their_logs_and_figures_are_counted() {
         .await
         .expect(200);
     assert_eq!(logs.text(), "{\"line\":\"hi\"}\n");
-    let metrics = client.get("/metrics").await.expect(200).text();
-    for line in [
-        "fanfold_requests_total{route=\"function\",status=\"200\"} 1",
-        "fanfold_direct_calls_total{start=\"warm\"} 1",
-        "fanfold_functions 1",
-    ] {
     let failed = client.get("/function/site/trap").await.expect(502);
     let logs = client
         .get(&format!("/v1/invocations/{}/logs", failed.header("fanfold-invocation")))
         .await
         .expect(200);
     assert_eq!(logs.text(), "{\"line\":\"last words\"}\n");
+    let metrics = client.get("/metrics").await.expect(200).text();
+    for line in [
+        "fanfold_requests_total{route=\"function\",status=\"200\"} 1",
+        "fanfold_direct_calls_total{start=\"warm\"} 1",
+        "fanfold_functions 1",
+    ] {
         assert!(metrics.lines().any(|l| l == line), "{line} is missing in\n{metrics}");
     }
     gateway.shutdown().await;

@@ -44,6 +44,7 @@ fn accepted(id: JobId, key: Option<u8>, from: Option<JobId>) -> Record {
         traceparent: None,
         at_ms: 5,
         retried_from: from,
+        batch: false,
     }))
 }
 

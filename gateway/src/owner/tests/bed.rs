@@ -133,6 +133,7 @@ pub fn job(function: &Arc<FunctionVersion>, entry: &str, input: &str) -> NewJob 
         content_type: "text/plain".to_owned(),
         idempotency: None,
         traceparent: None,
+        batch: false,
     }
 }
 
