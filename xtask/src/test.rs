@@ -6,14 +6,18 @@ use anyhow::{Result, bail};
 
 use crate::{
     build, foreign,
-    shell::{self, cargo, has},
+    shell::{self, cargo, has, root, target_dir},
 };
+
+/// Functions that have tests of their own, which run natively on the SDK's host in the process.
+const FUNCTIONS_TESTED: [&str; 3] = ["wordcount", "thumbnail", "conformance"];
 
 /// Runs every test, or those whose name contains the first argument.
 pub fn run(filter: &[String]) -> Result<()> {
     ensure_redis()?;
     let built = build::for_tests()?;
-    let tests: &[&str] = if has("cargo", &["nextest", "--version"]) {
+    let nextest = has("cargo", &["nextest", "--version"]);
+    let tests: &[&str] = if nextest {
         &["nextest", "run", "--release", "--workspace"]
     } else {
         eprintln!("note: cargo-nextest is not installed; using cargo test (slower, same tests)");
@@ -25,6 +29,10 @@ pub fn run(filter: &[String]) -> Result<()> {
         ("FANFOLD_COMPONENTS", &built.components),
         ("FANFOLD_FOREIGN", &foreign),
     ];
+    // An option is about the product's tests, and may name what the functions do not have.
+    if !filter.iter().any(|word| word.starts_with('-')) {
+        functions(nextest, filter)?;
+    }
     shell::run(cargo(tests).args(filter).envs(environment))?;
     if filter.is_empty() {
         shell::run(cargo(&["test", "--release", "--doc", "--workspace"]).envs(environment))?;
@@ -49,4 +57,21 @@ fn ensure_redis() -> Result<()> {
             .env("DEBIAN_FRONTEND", "noninteractive")
             .env("RUNLEVEL", "1"),
     )
+}
+
+/// The functions' own tests. Unoptimised: the guests' release profile is made for small components, and takes minutes.
+fn functions(nextest: bool, filter: &[String]) -> Result<()> {
+    let mut test = if nextest {
+        // A filter of the product's tests may name none of these.
+        cargo(&["nextest", "run", "--no-tests", "pass"])
+    } else {
+        cargo(&["test", "--lib", "--bins", "--tests"])
+    };
+    for name in FUNCTIONS_TESTED {
+        test.args(["--package", name]);
+    }
+    // Their folder has the guests' target as its default.
+    let host = shell::output(Command::new("rustc").args(["--print", "host-tuple"]).current_dir(root()))?;
+    test.args(["--target", host.trim()]).args(filter).current_dir(root().join("functions"));
+    shell::run(test.env("CARGO_TARGET_DIR", target_dir().join("functions")))
 }
