@@ -16,7 +16,7 @@ use futures::{
     future::join_all,
     stream::{self, StreamExt as _},
 };
-use support::{key, record, records, s3::Server};
+use support::{key, record, s3::Server};
 
 async fn open(place: &str, options: &S3Options) -> Result<Store, Error> {
     Store::open(&place.parse::<StoreUrl>().unwrap(), options).await
@@ -198,7 +198,7 @@ async fn faults_on_the_way_cost_time_and_nothing_else() {
     let mut rest = found.iter();
     assert!(acknowledged.iter().all(|record| rest.any(|other| other == record)), "{found:?}");
     assert!(found.len() <= 60 && acknowledged.len() > 50, "{} of {}", acknowledged.len(), found.len());
-    assert_eq!(found.iter().filter(|record| **record == records(5..6)[0]).count(), 1);
+    assert!(server.faults_happened() > 20, "the test is about them");
 }
 
 #[tokio::test]

@@ -1,14 +1,16 @@
 //! An S3 server for tests: `s3-server --dir DIR [--listen 127.0.0.1:0] [--bucket NAME]… [--fault SPEC]… [--seed N]`.
 //!
-//! The protocol, its signatures and the storage are those of the crates `s3s` and `s3s-fs`. This program adds what tests
-//! need: conditional writes that are atomic (a lock per key round every write), lifecycle rules (kept in memory),
-//! and [`faults`] that can be changed while it runs.
+//! The protocol and its signatures are those of the crate `s3s`. Its companion `s3s-fs` keeps keys as folders, where `a` and
+//! `a/b` cannot both be, checks conditions before it writes, and fails at ranges that begin before an object; so [`storage`]
+//! is ours. [`faults`] can be changed while it runs. What was stored survives a restart on the same directory.
 //!
 //! Its first line on stdout is JSON: the endpoint, the only access key, and the pid. It ends when its stdin does, so that
 //! it never outlives the test that started it.
 
 mod faults;
+mod s3;
 mod service;
+mod storage;
 
 use std::{io::Write as _, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
@@ -16,7 +18,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use s3s::{auth::SimpleAuth, service::S3ServiceBuilder};
 use tokio::{net::TcpListener, sync::oneshot, task::JoinSet};
 
-use crate::{faults::Faults, service::Service};
+use crate::{faults::Faults, service::Service, storage::Storage};
 
 /// The only credentials it accepts.
 const ACCESS_KEY: &str = "fanfold-tests";
@@ -77,11 +79,12 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, AnyError> {
 }
 
 async fn run(args: Args) -> Result<(), AnyError> {
+    std::fs::create_dir_all(&args.dir)?;
+    let storage = Storage::open(&args.dir)?;
     for bucket in &args.buckets {
-        std::fs::create_dir_all(args.dir.join(bucket))?;
+        storage.create_bucket(bucket)?;
     }
-    let files = s3s_fs::FileSystem::new(&args.dir).map_err(|e| format!("{}: {e:?}", args.dir.display()))?;
-    let mut s3 = S3ServiceBuilder::new(files);
+    let mut s3 = S3ServiceBuilder::new(s3::Server::new(storage));
     s3.set_auth(SimpleAuth::from_single(ACCESS_KEY, SECRET_KEY));
     let faults = Faults::new(args.seed);
     faults.set(&args.faults.join("\n"))?;

@@ -1,12 +1,6 @@
-//! Answers requests: the control path, lifecycle rules, faults, and then S3 itself under a lock of the key.
+//! Answers requests: the control path, faults, and then S3 itself.
 
-use std::{
-    collections::HashMap,
-    hash::{BuildHasher as _, RandomState},
-    pin::Pin,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{pin::Pin, time::Duration};
 
 use bytes::Bytes;
 use futures::StreamExt as _;
@@ -25,23 +19,15 @@ pub type Body = UnsyncBoxBody<Bytes, AnyError>;
 
 /// Where faults are changed.
 const CONTROL: &str = "/-/faults";
-/// Locks for keys: two keys that share one only wait for each other.
-const LOCKS: usize = 256;
-
 /// One server.
 pub struct Service {
     s3: S3Service,
     faults: Faults,
-    locks: Vec<tokio::sync::Mutex<()>>,
-    hasher: RandomState,
-    /// Lifecycle rules as they were put, by path.
-    lifecycles: Mutex<HashMap<String, Bytes>>,
 }
 
 impl Service {
     pub fn new(s3: S3Service, faults: Faults) -> Self {
-        let locks = std::iter::repeat_with(tokio::sync::Mutex::default).take(LOCKS).collect();
-        Self { s3, faults, locks, hasher: RandomState::new(), lifecycles: Mutex::default() }
+        Self { s3, faults }
     }
 
     /// Answers one request; an error ends its connection.
@@ -58,7 +44,7 @@ impl Service {
             Some(Kind::Hang) => std::future::pending().await,
             _ => {}
         }
-        let answer = self.done(request, &path).await?;
+        let answer = self.done(request).await?;
         match fault {
             Some(Kind::LostAnswer) => Err("the answer is lost".into()),
             Some(Kind::LateSlowDown) => Ok(refusal(StatusCode::SERVICE_UNAVAILABLE, "SlowDown")),
@@ -69,20 +55,7 @@ impl Service {
     }
 
     /// What S3 does.
-    async fn done(&self, request: Request<Incoming>, path: &str) -> Result<Response<Body>, String> {
-        if request
-            .uri()
-            .query()
-            .is_some_and(|query| query.split('&').any(|part| part.starts_with("lifecycle")))
-        {
-            return self.lifecycle(request, path).await;
-        }
-        // s3s-fs looks and then writes: with two writers of one key at once both would find it absent.
-        let lock = &self.locks[self.hasher.hash_one(path) as usize % LOCKS];
-        let _held = match *request.method() {
-            Method::GET | Method::HEAD => None,
-            _ => Some(lock.lock().await),
-        };
+    async fn done(&self, request: Request<Incoming>) -> Result<Response<Body>, String> {
         let answer = self.s3.call(request.map(s3s::Body::from)).await.map_err(|e| format!("{e:?}"))?;
         Ok(answer.map(|body| body.boxed_unsync()))
     }
@@ -95,21 +68,6 @@ impl Service {
             }
         }
         Ok(response(StatusCode::OK, serde_json::json!(self.faults.happened()).to_string()))
-    }
-
-    /// Lifecycle rules are kept and given back; nothing here is old enough for them to apply.
-    async fn lifecycle(&self, request: Request<Incoming>, path: &str) -> Result<Response<Body>, String> {
-        let path = path.trim_end_matches('/').to_owned();
-        if request.method() == Method::PUT {
-            let rules = whole(request).await?;
-            self.lifecycles.lock().unwrap_or_else(PoisonError::into_inner).insert(path, rules);
-            return Ok(response(StatusCode::OK, Bytes::new()));
-        }
-        let rules = self.lifecycles.lock().unwrap_or_else(PoisonError::into_inner).get(&path).cloned();
-        Ok(match rules {
-            Some(rules) => response(StatusCode::OK, rules),
-            None => refusal(StatusCode::NOT_FOUND, "NoSuchLifecycleConfiguration"),
-        })
     }
 }
 
