@@ -22,9 +22,20 @@ impl Scheduler {
         usage: &Usage,
     ) {
         if let Some(&ix) = self.task_index.get(&attempt.task)
-            && (self.current(attempt) == Some(ix) || self.pool.is_stopping(attempt))
+            && (self.current(attempt) == Some(ix)
+                || self.backed_up_by(attempt).is_some()
+                || self.pool.is_stopping(attempt))
         {
             self.job_of(ix).usage.add(usage);
+        }
+        if result.as_ref().is_err_and(|error| error.code == Code::Draining) {
+            self.leaving(executor); // It will say so itself; until then it would be given the same again.
+        }
+        if let Some(ix) = self.backed_up_by(attempt) {
+            match &result {
+                Ok(_) => self.backup_won(ix),
+                Err(_) => return self.backup_ended(ix),
+            }
         }
         let Some(ix) = self.current(attempt) else {
             // Fenced: it was told to stop, and its task may have another attempt or none. Were its outputs taken,
@@ -36,6 +47,7 @@ impl Scheduler {
         };
         match result {
             Ok(outputs) => self.commit(ix, attempt, outputs, usage),
+            Err(error) if error.code == Code::Draining && self.backup_replaces(ix) => {}
             Err(error) => {
                 self.end_run(ix);
                 self.attempt_failed(ix, error);
@@ -43,7 +55,8 @@ impl Scheduler {
         }
     }
 
-    fn commit(&mut self, ix: TaskIx, attempt: AttemptId, outputs: Vec<Output>, usage: &Usage) {
+    fn commit(&mut self, ix: TaskIx, attempt: AttemptId, mut outputs: Vec<Output>, usage: &Usage) {
+        outputs.iter_mut().for_each(|output| self.note_early(ix, output));
         let outputs = match self.checked_outputs(ix, outputs) {
             Ok(outputs) => outputs,
             Err((outputs, error)) => {
@@ -56,6 +69,7 @@ impl Scheduler {
                 return self.attempt_failed(ix, error);
             }
         };
+        self.note_pace(ix);
         self.end_run(ix);
         if self.tasks[ix].is_open() {
             self.commit_first(ix, attempt, outputs, usage);

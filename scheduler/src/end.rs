@@ -3,11 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use fanfold_protocol::{
-    Error, PartitionId,
-    record::Record,
-    value::{Output, Stored},
-};
+use fanfold_protocol::{Error, PartitionId, record::Record, value::Output};
 
 use crate::{
     Command, JobEnd, Scheduler,
@@ -61,31 +57,9 @@ impl Scheduler {
         for &part in &reach.pending {
             self.watch(root, part, END);
         }
-        if reach.pending.is_empty() && !self.doubts(ix, &reach) && !self.must_wait_for_store(ix, &reach) {
+        if reach.pending.is_empty() && !self.must_wait_for_store(ix, &reach) {
             self.end_job(ix, Ok(outputs));
         }
-    }
-
-    /// Gives up copies that the result of a recorded job consists of and that are doubtful: made in an earlier epoch,
-    /// and not known to be in the object store. Their executor may have started anew under the same id, and the word
-    /// of their upload may have gone to the former owner; waiting for it would be in vain. They are made again.
-    fn doubts(&mut self, ix: JobIx, reach: &Reach) -> bool {
-        let epoch = self.epoch;
-        let doubtful = |part: &Part| {
-            let stored = self.slot(*part)?.stored()?;
-            let spec = self.tasks[part.task].spec.as_ref();
-            let again = spec.is_none_or(|spec| spec.deterministic);
-            (again && !stored.durable && stored.key.epoch != epoch).then(|| (*part, stored.clone()))
-        };
-        let recorded = self.jobs[ix].recorded;
-        let doubtful: Vec<(Part, Stored)> = reach.parts.iter().filter(|_| recorded).filter_map(doubtful).collect();
-        for (part, stored) in &doubtful {
-            self.lose(*part, stored.clone());
-        }
-        if !doubtful.is_empty() {
-            self.agenda.push_back(Work::End(ix));
-        }
-        !doubtful.is_empty()
     }
 
     /// The root's outputs as far as they are there.
@@ -172,7 +146,11 @@ impl Scheduler {
         let Some(mut job) = self.jobs.remove(ix) else { return };
         self.job_index.remove(&job.id);
         self.ready.remove_job(ix, &mut job);
-        [job.stall_timer, job.end.timer].into_iter().flatten().for_each(|timer| self.timers.cancel(timer));
+        self.free_unnamed(&job);
+        [job.stall_timer, job.end.timer, job.pace.timer]
+            .into_iter()
+            .flatten()
+            .for_each(|timer| self.timers.cancel(timer));
         self.announce(&job, end);
     }
 
@@ -233,10 +211,15 @@ impl Scheduler {
         let Some(task) = self.tasks.remove(ix) else { return };
         self.task_index.remove(&task.id);
         for output in task.output_numbers() {
-            let Some(Content::Made(made)) = task.slot(output).map(|slot| &slot.content) else { continue };
-            if let Output::Stored(stored) = made.as_ref()
-                && !kept.contains(&Part { task: ix, output })
-            {
+            let (stored, may_be_stored) = match task.slot(output).map(|slot| &slot.content) {
+                Some(Content::Made(made)) => match made.as_ref() {
+                    Output::Stored(stored) => (Some(stored), may_be_stored),
+                    _ => continue,
+                },
+                Some(Content::Gone(gone)) => (gone.away(), true),
+                _ => continue,
+            };
+            if let Some(stored) = stored.filter(|_| !kept.contains(&Part { task: ix, output })) {
                 self.free_stored(stored, may_be_stored);
             }
         }

@@ -21,21 +21,34 @@ pub struct Resources {
 }
 
 impl Resources {
+    pub(crate) fn of(offer: &Offer) -> Self {
+        Self { cpu_millis: offer.cpu_millis, memory: offer.memory, gpu: offer.gpu }
+    }
+
     /// Whether this fits into `free`.
     pub fn fits(&self, free: &Self) -> bool {
         self.cpu_millis <= free.cpu_millis && self.memory <= free.memory && self.gpu <= free.gpu
     }
 
-    fn take(&mut self, other: &Self) {
+    fn add(&mut self, other: &Self) {
+        self.cpu_millis += other.cpu_millis;
+        self.memory += other.memory;
+        self.gpu += other.gpu;
+    }
+
+    fn remove(&mut self, other: &Self) {
         self.cpu_millis -= other.cpu_millis;
         self.memory -= other.memory;
         self.gpu -= other.gpu;
     }
 
-    fn give(&mut self, other: &Self) {
-        self.cpu_millis += other.cpu_millis;
-        self.memory += other.memory;
-        self.gpu += other.gpu;
+    /// What is left of this without `other`; nothing of what `other` has more of.
+    pub(crate) fn without(&self, other: &Self) -> Self {
+        Self {
+            cpu_millis: self.cpu_millis.saturating_sub(other.cpu_millis),
+            memory: self.memory.saturating_sub(other.memory),
+            gpu: self.gpu.saturating_sub(other.gpu),
+        }
     }
 }
 
@@ -44,19 +57,24 @@ impl Resources {
 pub struct ExecutorView {
     /// Which.
     pub id: ExecutorId,
-    /// What it offered.
+    /// What it offers.
     pub total: Resources,
-    /// What is free of it.
+    /// What attempts occupy. More than `total` after it has offered less.
+    pub used: Resources,
+    /// What is free.
     pub free: Resources,
     /// Attempts on it, those being stopped included.
     pub attempts: usize,
+    /// Whether it takes no new attempts because it will leave.
+    pub leaving: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Executor {
     pub id: ExecutorId,
+    /// What it offers; it may change at any time, also to less than is used.
     pub total: Resources,
-    pub free: Resources,
+    pub used: Resources,
     /// Memory and gpus of attempts that have given their cpu back: draining does not free these.
     pub blocked: Resources,
     pub attempts: usize,
@@ -66,6 +84,26 @@ pub(crate) struct Executor {
     pub stopping: BTreeMap<AttemptId, Resources>,
     /// Kept free for a large task of this class, until the timer.
     pub reservation: Option<(ClassIx, TimerKey)>,
+    /// It finishes what runs and takes nothing new.
+    pub leaving: bool,
+}
+
+impl Executor {
+    /// What may be given to new attempts.
+    pub fn free(&self) -> Resources {
+        self.total.without(&self.used)
+    }
+
+    /// Whether it could run something of this size if nothing else were there.
+    pub fn could_fit(&self, needs: &Resources) -> bool {
+        !self.leaving && needs.fits(&self.total)
+    }
+
+    /// Whether an attempt that is here may take its cpu back. One that needs more than is offered by now gets it when
+    /// it is alone: it would wait for ever otherwise.
+    pub fn may_resume(&self, cpu_millis: u32) -> bool {
+        cpu_millis <= self.free().cpu_millis || self.used.cpu_millis == 0
+    }
 }
 
 #[derive(Debug, Default)]
@@ -74,6 +112,8 @@ pub(crate) struct Pool {
     index: HashMap<ExecutorId, ExecutorIx>,
     /// Executors with somebody in `resumes`.
     pub resuming: BTreeSet<ExecutorIx>,
+    /// Whether one has ever joined.
+    pub has_had_any: bool,
     /// Changes whenever something may fit that did not before.
     pub version: u64,
 }
@@ -84,18 +124,19 @@ impl Pool {
     }
 
     pub fn join(&mut self, offer: &Offer) -> ExecutorIx {
-        let total = Resources { cpu_millis: offer.cpu_millis, memory: offer.memory, gpu: offer.gpu };
         let ix = self.executors.insert(Executor {
             id: offer.executor,
-            total,
-            free: total,
+            total: Resources::of(offer),
+            used: Resources::default(),
             blocked: Resources::default(),
             attempts: 0,
             resumes: VecDeque::new(),
             stopping: BTreeMap::new(),
             reservation: None,
+            leaving: false,
         });
         self.index.insert(offer.executor, ix);
+        self.has_had_any = true;
         self.version += 1;
         ix
     }
@@ -110,7 +151,7 @@ impl Pool {
     /// Charges an attempt that starts.
     pub fn start(&mut self, ix: ExecutorIx, charge: &Resources) {
         let executor = &mut self.executors[ix];
-        executor.free.take(charge);
+        executor.used.add(charge);
         executor.attempts += 1;
     }
 
@@ -118,7 +159,7 @@ impl Pool {
     pub fn end(&mut self, ix: ExecutorIx, charge: &Resources, held: bool) {
         let charge = if held { *charge } else { self.unblock(ix, charge) };
         let executor = &mut self.executors[ix];
-        executor.free.give(&charge);
+        executor.used.remove(&charge);
         executor.attempts -= 1;
         self.version += 1;
     }
@@ -126,7 +167,7 @@ impl Pool {
     /// Gives back the cpu of an attempt that blocks.
     pub fn block(&mut self, ix: ExecutorIx, charge: &Resources) {
         let executor = &mut self.executors[ix];
-        executor.free.cpu_millis += charge.cpu_millis;
+        executor.used.cpu_millis -= charge.cpu_millis;
         executor.blocked.memory += charge.memory;
         executor.blocked.gpu += charge.gpu;
         self.version += 1;
@@ -135,7 +176,7 @@ impl Pool {
     /// Charges the cpu again of an attempt that goes on.
     pub fn resume(&mut self, ix: ExecutorIx, charge: &Resources) {
         self.unblock(ix, charge);
-        self.executors[ix].free.cpu_millis -= charge.cpu_millis;
+        self.executors[ix].used.cpu_millis += charge.cpu_millis;
     }
 
     /// What a blocked attempt occupies, no longer counted as blocked.
@@ -157,7 +198,7 @@ impl Pool {
         let Some(ix) = self.find(id) else { return false };
         let executor = &mut self.executors[ix];
         let Some(charge) = executor.stopping.remove(&attempt) else { return false };
-        executor.free.give(&charge);
+        executor.used.remove(&charge);
         executor.attempts -= 1;
         self.version += 1;
         true
@@ -171,8 +212,10 @@ impl Pool {
         self.executors.iter().map(|(_, executor)| ExecutorView {
             id: executor.id,
             total: executor.total,
-            free: executor.free,
+            used: executor.used,
+            free: executor.free(),
             attempts: executor.attempts,
+            leaving: executor.leaving,
         })
     }
 }

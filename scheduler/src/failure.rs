@@ -61,8 +61,10 @@ impl Scheduler {
             }
             Verdict::Lost => {
                 self.tasks[ix].losses += 1;
+                self.tasks[ix].error = Some(Box::new(error));
                 self.enqueue(ix);
             }
+            Verdict::Elsewhere => self.enqueue(ix),
         }
     }
 

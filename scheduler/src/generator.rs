@@ -81,7 +81,8 @@ impl Scheduler {
     }
 
     /// An output of an attempt that goes on: new, or made again and to be compared.
-    fn made_early(&mut self, ix: TaskIx, attempt: AttemptId, output: u32, value: Output, new: bool) {
+    fn made_early(&mut self, ix: TaskIx, attempt: AttemptId, output: u32, mut value: Output, new: bool) {
+        self.note_early(ix, &mut value);
         let part = Part { task: ix, output };
         let value = match self.checked_output(part, value) {
             Ok(value) => value,
@@ -262,12 +263,9 @@ impl Scheduler {
             Content::Made(made) => match (made.as_ref(), &output) {
                 // The same message again.
                 (Output::Stored(known), Output::Stored(now)) if known.key == now.key => {}
-                (Output::Stored(known), Output::Stored(now))
-                    if known.at.is_none() || known.key.epoch != now.key.epoch =>
-                {
-                    // Hearsay: the object store is said to have it, or the log says that it was there once. Where
-                    // the task had to run again for one output that was not there after all, others may not be
-                    // either: this copy is certain.
+                (Output::Stored(known), Output::Stored(_)) if known.at.is_none() => {
+                    // Hearsay: the object store is said to have it. Where the task had to run again for one output
+                    // that was not there after all, others may not be either: this copy is certain.
                     let known = known.clone();
                     self.free_stored(&known, true);
                     self.place_output(part, output);
@@ -284,6 +282,7 @@ impl Scheduler {
 
     /// Puts an output in its place and tells those who wait for it.
     pub(crate) fn place_output(&mut self, part: Part, output: Output) {
+        self.sweep(part); // It was made again before its executor came back with the first copy.
         let Some(slot) = self.slot_mut(part) else { return };
         slot.content = Content::Made(Box::new(output));
         if slot.refs > 0 {

@@ -6,12 +6,13 @@
 //! Tasks are called by path (`a` is job a's root, `a/0` its first call), outputs `a/0.0`, puts `a.p0`, executors `e1`.
 //! Values: `'text'` inline, `@100` stored with 100 bytes, `=a/0.0` an alias, `'text'+a/0.0` inline with a reference.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 use fanfold_protocol::{
     AttemptId, Code, Digest, Error, ExecutorId, JobId, Kind, PartitionId, TaskId,
     call::{Durability, Placement, TaskSpec},
+    link::Held,
     message::{FromExecutor, Offer, Usage},
     record::Record,
     value::{Output, PartitionMeta, Payload, Stored, StoredKey, Value},
@@ -49,11 +50,14 @@ pub(crate) struct World {
     epoch: u64,
     now_ms: u64,
     names: HashMap<TaskId, String>,
-    /// The last attempt of each task, and where it ran.
+    /// The last attempt of each task, and where it ran; and the one before it.
     attempts: HashMap<TaskId, (AttemptId, ExecutorId)>,
+    earlier: HashMap<TaskId, (AttemptId, ExecutorId)>,
     copies: HashMap<PartitionId, StoredKey>,
     specs: HashMap<TaskId, TaskSpec>,
     offers: Vec<Offer>,
+    /// What each executor has, and whether the object store has it too.
+    held: BTreeMap<ExecutorId, BTreeMap<StoredKey, bool>>,
     starts: Vec<JobStart>,
     log: Vec<Record>,
 }
@@ -66,9 +70,11 @@ impl World {
             now_ms: 0,
             names: HashMap::new(),
             attempts: HashMap::new(),
+            earlier: HashMap::new(),
             copies: HashMap::new(),
             specs: HashMap::new(),
             offers: Vec::new(),
+            held: BTreeMap::new(),
             starts: Vec::new(),
             log: Vec::new(),
         }
@@ -88,7 +94,20 @@ impl World {
             }
             "kept" => return vec![self.scheduler.tasks_kept().to_string()],
             "empty" => return vec![self.scheduler.is_empty().to_string()],
-            "restart" => self.restart(),
+            "restart" => self.restart(rest),
+            // The last entry was not durable when its owner died.
+            "unlogged" => {
+                self.log.pop();
+                return Vec::new();
+            }
+            // What follows is said by the last attempt but one.
+            "earlier" => {
+                let task = self.task(rest[1]);
+                let last = self.attempts.insert(task, self.earlier[&task]);
+                let event = self.event(rest[0], &rest[1..]);
+                self.attempts.extend(last.map(|last| (task, last)));
+                vec![event]
+            }
             "tick" => {
                 self.now_ms += rest[0].parse::<u64>().unwrap();
                 vec![Event::Tick]
@@ -105,15 +124,13 @@ impl World {
     fn event(&mut self, verb: &str, rest: &[&str]) -> Event {
         let attempt = |world: &Self, name: &str| world.attempts[&world.task(name)].0;
         let message = match verb {
-            "join" => {
-                let offer = Offer {
-                    executor: executor(rest[0]),
-                    cpu_millis: option(rest, "cpu").map_or(1000, |cpu: u32| cpu * 1000),
-                    memory: option(rest, "mem").unwrap_or(1000) * MIB,
-                    gpu: option(rest, "gpu").unwrap_or(0),
-                };
-                self.offers.push(offer.clone());
-                return Event::ExecutorJoined { offer, held: Vec::new() };
+            "join" => return self.join(rest),
+            "offer" => {
+                let offer = offer(rest);
+                return Event::From { executor: offer.executor, message: FromExecutor::Offer(offer) };
+            }
+            "leaving" => {
+                return Event::From { executor: executor(rest[0]), message: FromExecutor::Leaving };
             }
             "leave" => {
                 self.offers.retain(|offer| offer.executor != executor(rest[0]));
@@ -156,7 +173,12 @@ impl World {
             "lost" => {
                 FromExecutor::Lost { attempt: attempt(self, rest[0]), key: self.copies[&self.part(rest[1])] }
             }
-            "durable" => FromExecutor::Durable(self.copies[&self.part(rest[0])]),
+            "durable" => {
+                let key = self.copies[&self.part(rest[0])];
+                let executors = self.held.values_mut().filter_map(|held| held.get_mut(&key));
+                executors.for_each(|durable| *durable = true);
+                FromExecutor::Durable(key)
+            }
             "done" => {
                 let task = self.task(rest[0]);
                 let outputs = rest[1..].iter().enumerate();
@@ -173,6 +195,23 @@ impl World {
         };
         let name = if verb == "durable" { rest[0].split('.').next().unwrap() } else { rest[0] };
         Event::From { executor: self.attempts[&self.task(name)].1, message }
+    }
+
+    /// `bare`: it has lost what it had. Otherwise it has what it made here and was not told to drop.
+    fn join(&mut self, rest: &[&str]) -> Event {
+        let offer = offer(rest);
+        if rest.contains(&"bare") {
+            self.held.remove(&offer.executor);
+        }
+        self.offers.retain(|known| known.executor != offer.executor);
+        self.offers.push(offer.clone());
+        self.joined(offer)
+    }
+
+    fn joined(&self, offer: Offer) -> Event {
+        let held = self.held.get(&offer.executor).into_iter().flatten();
+        let held = held.map(|(&key, &durable)| Held { key, durable }).collect();
+        Event::ExecutorJoined { offer, held }
     }
 
     fn finished(&self, task: TaskId, result: Result<Vec<Output>, Error>) -> FromExecutor {
@@ -206,7 +245,6 @@ impl World {
     }
 
     fn spec(&self, id: TaskId, parent: Option<TaskId>, rest: &[&str]) -> TaskSpec {
-        let strict = rest.iter().find_map(|word| word.strip_prefix("on="));
         let memory = option(rest, "mem").unwrap_or(100) * MIB;
         TaskSpec {
             id,
@@ -219,9 +257,8 @@ impl World {
             cpu_millis: option(rest, "cpu").map_or(1000, |cpu: u32| cpu * 1000),
             memory,
             memory_max: option(rest, "max").map_or(memory, |max: u64| max * MIB),
-            gpu: 0,
-            placement: strict
-                .map_or(Placement::Local, |name| Placement::On { executor: executor(name), strict: true }),
+            gpu: option(rest, "gpu").unwrap_or(0),
+            placement: self.placement(rest),
             attempts: option(rest, "attempts").unwrap_or(3),
             backoff_ms: 1000,
             timeout_ms: 60_000,
@@ -231,8 +268,19 @@ impl World {
         }
     }
 
-    /// A new owner with what the log says, and the executors that are there.
-    fn restart(&mut self) -> Vec<Event> {
+    fn placement(&self, rest: &[&str]) -> Placement {
+        let wish = |key| option::<String>(rest, key);
+        match (wish("on"), wish("rather"), wish("near")) {
+            (Some(name), ..) => Placement::On { executor: executor(&name), strict: true },
+            (_, Some(name), _) => Placement::On { executor: executor(&name), strict: false },
+            (_, _, Some(part)) => Placement::Near(self.part(&part.replace(':', "."))),
+            _ if rest.contains(&"spread") => Placement::Spread,
+            _ => Placement::Local,
+        }
+    }
+
+    /// A new owner with what the log says, and the executors that are there (`alone`: they have yet to join).
+    fn restart(&mut self, rest: &[&str]) -> Vec<Event> {
         self.epoch += 1;
         self.scheduler = Scheduler::new(self.epoch);
         let mut replay = Replay::default();
@@ -248,13 +296,13 @@ impl World {
                 _ => {}
             }
         }
-        let joins =
-            self.offers.iter().cloned().map(|offer| Event::ExecutorJoined { offer, held: Vec::new() });
+        let offers = if rest.contains(&"alone") { Vec::new() } else { self.offers.clone() };
+        let joins: Vec<Event> = offers.into_iter().map(|offer| self.joined(offer)).collect();
         let jobs = self.starts.iter().cloned().map(|start| {
             let replay = replay.clone();
             Event::JobStarted(Box::new(JobStart { replay, ..start }))
         });
-        joins.chain(jobs).collect()
+        joins.into_iter().chain(jobs).collect()
     }
 
     fn task(&self, name: &str) -> TaskId {
@@ -285,6 +333,7 @@ impl World {
             let key =
                 StoredKey { job: job_id("a"), partition: id, epoch: attempt.epoch, attempt: attempt.number };
             self.copies.insert(id, key);
+            self.held.entry(at).or_default().insert(key, false);
             let meta = PartitionMeta { bytes: bytes.parse().unwrap(), blocks: 1, crc32c: 0 };
             return Output::Stored(Stored { key, meta, at: Some(at), durable: false, refs: Vec::new() });
         }
@@ -300,6 +349,15 @@ fn job_id(name: &str) -> JobId {
 
 fn executor(name: &str) -> ExecutorId {
     ExecutorId(name.trim_start_matches('e').parse().unwrap())
+}
+
+fn offer(rest: &[&str]) -> Offer {
+    Offer {
+        executor: executor(rest[0]),
+        cpu_millis: option(rest, "cpu").map_or(1000, |cpu: u32| cpu * 1000),
+        memory: option(rest, "mem").unwrap_or(1000) * MIB,
+        gpu: option(rest, "gpu").unwrap_or(0),
+    }
 }
 
 fn option<T: std::str::FromStr>(words: &[&str], key: &str) -> Option<T> {

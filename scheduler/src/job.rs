@@ -6,6 +6,7 @@ use fanfold_protocol::{JobId, message::Usage, record::Committed, rest::Stage};
 
 use crate::{
     Replay,
+    backup::Pace,
     slab::{ClassIx, TaskIx},
     timer::TimerKey,
 };
@@ -51,6 +52,7 @@ pub(crate) struct Job {
     /// Whether the present standstill was reported.
     pub stall_told: bool,
     pub end: End,
+    pub pace: Pace,
     /// Commits that are not in the log yet, by task; see [`crate::journal`].
     pub withheld: BTreeMap<TaskIx, Withheld>,
     /// Tasks whose end in the log others wait for, with those.
@@ -130,6 +132,7 @@ impl Job {
             stall_timer: None,
             stall_told: false,
             end: End::default(),
+            pace: Pace::default(),
             withheld: BTreeMap::new(),
             awaited_in_log: BTreeMap::new(),
         }

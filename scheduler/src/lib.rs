@@ -11,6 +11,7 @@ mod scheduler;
 
 // What is remembered.
 mod executor;
+mod holdings;
 mod job;
 mod output;
 mod slab;
@@ -37,11 +38,14 @@ mod journal;
 mod end;
 
 // What keeps it going, and what lets go of it.
+mod members;
 mod recovery;
 mod references;
+mod backup;
 mod stall;
 
 mod query;
+mod reason;
 
 #[cfg(test)]
 mod harness;

@@ -34,8 +34,11 @@ impl Slot {
         }
     }
 
-    pub fn is_gone(&self) -> bool {
-        matches!(self.content, Content::Gone(_))
+    pub fn gone(&self) -> Option<&Gone> {
+        match &self.content {
+            Content::Gone(gone) => Some(gone),
+            _ => None,
+        }
     }
 }
 
@@ -51,9 +54,20 @@ pub(crate) enum Content {
 
 #[derive(Debug)]
 pub(crate) struct Gone {
+    /// Where it says that an executor has it, that executor is not here, and may come (back) with the copy.
     pub was: Was,
     /// Given up because nothing referred to it, rather than lost.
     pub freed: bool,
+}
+
+impl Gone {
+    /// The copy that an executor which is not here may have.
+    pub fn away(&self) -> Option<&Stored> {
+        match &self.was {
+            Was::Stored(stored) => stored.at.map(|_| stored),
+            _ => None,
+        }
+    }
 }
 
 /// What is left of an output that is gone, to recognise it when it is made again.

@@ -74,18 +74,21 @@ impl Scheduler {
     /// Everything the task needs exists: into the queue.
     pub(crate) fn arguments_ready(&mut self, ix: TaskIx) {
         self.unwatch(ix);
-        let task = &mut self.tasks[ix];
+        let task = &self.tasks[ix];
         let Some(spec) = &task.spec else { return };
+        let needs = Resources { cpu_millis: spec.cpu_millis, memory: task.memory, gpu: spec.gpu };
         let only = match spec.placement {
             // Made again, it may run anywhere: the executor it was bound to may be what was lost.
             Placement::On { executor, strict: true } if task.is_open() => Some(executor),
             _ => None,
         };
-        if let Some(executor) = only.filter(|&executor| self.pool.find(executor).is_none()) {
-            let message = format!("executor {executor}, on which the task must run, has left");
+        if let Some(executor) = only
+            && self.is_out_of_reach(executor)
+        {
+            let message = format!("executor {executor}, on which the task must run, has left or is leaving");
             return self.fail(ix, Error::new(Kind::Lost, Code::ExecutorLost, message));
         }
-        let needs = Resources { cpu_millis: spec.cpu_millis, memory: task.memory, gpu: spec.gpu };
+        let task = &self.tasks[ix];
         let again = (task.attempt > 0 || task.is_committed()).then_some(task.ordinal);
         let job = task.job;
         self.jobs[job].idle_since_ms = self.now_ms;
@@ -153,7 +156,8 @@ impl Scheduler {
         let rated =
             self.pool.executors.iter().filter(|(_, executor)| room(self, executor)).map(|(ix, executor)| {
                 let score = self.scores.get(ix.get()).copied().unwrap_or_default();
-                let rank = (score, executor.free.cpu_millis, executor.free.memory, std::cmp::Reverse(ix));
+                let free = executor.free();
+                let rank = (score, free.cpu_millis, free.memory, std::cmp::Reverse(ix));
                 (rank, ix)
             });
         rated.max().map(|(_, ix)| ix)
@@ -161,7 +165,8 @@ impl Scheduler {
 
     fn has_room(&self, ix: ClassIx, class: &Class, executor: &Executor) -> bool {
         let Shape { needs, only } = class.shape;
-        needs.fits(&executor.free)
+        !executor.leaving
+            && needs.fits(&executor.free())
             && only.is_none_or(|only| only == executor.id)
             && (executor.resumes.is_empty() || needs.cpu_millis == 0)
             && self.kept_for(executor).is_none_or(|kept| kept == ix)
@@ -169,11 +174,11 @@ impl Scheduler {
 
     /// The class the executor is kept free for. A reservation counts only while the class fits or may come to fit
     /// because something on the executor still computes.
-    fn kept_for(&self, executor: &Executor) -> Option<ClassIx> {
+    pub(crate) fn kept_for(&self, executor: &Executor) -> Option<ClassIx> {
         let (ix, _) = executor.reservation?;
         let class = self.ready.classes.get(ix)?;
-        let draining = executor.free.cpu_millis < executor.total.cpu_millis;
-        let of_use = draining || class.shape.needs.fits(&executor.free);
+        let empties = executor.used.cpu_millis > 0;
+        let of_use = empties || class.shape.needs.fits(&executor.free());
         of_use.then_some(ix)
     }
 
@@ -236,17 +241,15 @@ impl Scheduler {
     fn reserve(&mut self, ix: ClassIx) {
         let Shape { needs, only } = self.ready.classes[ix].shape;
         let could = |executor: &Executor| {
-            let blocked = executor.blocked;
-            let most = Resources {
-                cpu_millis: executor.total.cpu_millis,
-                memory: executor.total.memory - blocked.memory,
-                gpu: executor.total.gpu - blocked.gpu,
-            };
-            executor.reservation.is_none() && needs.fits(&most) && only.is_none_or(|only| only == executor.id)
+            let most = executor.total.without(&executor.blocked);
+            executor.reservation.is_none()
+                && executor.could_fit(&needs)
+                && needs.fits(&most)
+                && only.is_none_or(|only| only == executor.id)
         };
         let candidates = self.pool.executors.iter().filter(|(_, executor)| could(executor));
         let nearest =
-            candidates.max_by_key(|(ix, e)| (e.free.memory, e.free.cpu_millis, std::cmp::Reverse(*ix)));
+            candidates.max_by_key(|(ix, e)| (e.free().memory, e.free().cpu_millis, std::cmp::Reverse(*ix)));
         let Some(executor) = nearest.map(|(executor, _)| executor) else { return };
         let timer = self.timers.set(self.now_ms + RESERVE_MS, Timer::Reservation(executor));
         self.pool.executors[executor].reservation = Some((ix, timer));
@@ -260,7 +263,7 @@ impl Scheduler {
         }
     }
 
-    fn unreserve(&mut self, ix: ClassIx) {
+    pub(crate) fn unreserve(&mut self, ix: ClassIx) {
         for (_, executor) in self.pool.executors.iter_mut() {
             if let Some((_, timer)) = executor.reservation.take_if(|(class, _)| *class == ix) {
                 self.timers.cancel(timer);
@@ -276,10 +279,5 @@ impl Scheduler {
         let now_ms = self.now_ms;
         let class = &mut self.ready.classes[class];
         class.patient_until_ms = now_ms + RESERVE_MS;
-    }
-
-    /// Whether an executor that is here now could ever run a task of this shape.
-    pub(crate) fn could_ever_fit(&self, needs: &Resources) -> bool {
-        self.pool.executors.iter().any(|(_, executor)| needs.fits(&executor.total))
     }
 }

@@ -11,20 +11,18 @@ use fanfold_protocol::{
 
 use crate::{
     Scheduler,
-    executor::{ExecutorView, Resources},
+    executor::ExecutorView,
     interest::Resolved,
     job::Job,
     output::{Content, Was},
     slab::TaskIx,
-    task::{Blocked, Cpu, Outcome, Part, Phase, Task},
+    task::{Part, Task},
 };
 
 /// How deep lineage is shown.
 const LINEAGE_DEPTH_MAX: usize = 16;
 /// Nodes of one answer about lineage: inputs of inputs multiply.
 const LINEAGE_NODES_MAX: usize = 10_000;
-/// How far "waits for y, which waits for x" is followed.
-const REASON_DEPTH_MAX: usize = 8;
 
 impl Scheduler {
     fn job(&self, job: JobId) -> Option<&Job> {
@@ -165,89 +163,4 @@ impl Scheduler {
         };
         stored.map_or(self.tasks[part.task].attempt, |stored| stored.key.attempt)
     }
-
-    /// What the job's next step waits for, in words; empty if something of it is running.
-    pub fn waiting_reason(&self, job: JobId) -> Option<String> {
-        let job = self.job(job)?;
-        if job.computing > 0 {
-            return Some(String::new());
-        }
-        if job.end.timer.is_some() {
-            return Some("waits for the object store to take its result".to_owned());
-        }
-        Some(self.reason(job.root?, REASON_DEPTH_MAX))
-    }
-
-    fn reason(&self, ix: TaskIx, depth: usize) -> String {
-        let task = &self.tasks[ix];
-        match &task.phase {
-            Phase::Ready(_) => self.reason_not_placed(ix),
-            Phase::Backoff((at_ms, _)) => {
-                let error = task.error.as_ref().map(|error| error.message.as_ref()).unwrap_or_default();
-                let wait_ms = at_ms.saturating_sub(self.now_ms);
-                format!("tries again in {wait_ms} ms after attempt {} failed: {error}", task.attempt)
-            }
-            Phase::Running(run) => match (&run.blocked, run.cpu) {
-                (_, Cpu::Queued) => {
-                    format!("waits for a cpu on executor {} to go on", self.pool.executors[run.executor].id)
-                }
-                (Some(Blocked::Next { generator, output, .. }), _) => format!(
-                    "waits for output {output} of generator {}{}",
-                    self.tasks[*generator].id,
-                    self.which(*generator, depth)
-                ),
-                (Some(Blocked::Wait(_)), _) => self.reason_awaited(ix, depth),
-                (None, Cpu::Held) => "is running".to_owned(),
-                (None, _) => "is held back until its consumer takes what it has yielded".to_owned(),
-            },
-            Phase::Waiting { .. } => self.reason_awaited(ix, depth),
-            Phase::Idle => match &task.outcome {
-                Outcome::Committed if self.first_awaited(ix).is_some() => self.reason_awaited(ix, depth),
-                _ => format!("is {}", task.state_name()),
-            },
-        }
-    }
-
-    fn which(&self, ix: TaskIx, depth: usize) -> String {
-        match depth.checked_sub(1) {
-            Some(depth) => format!(", which {}", self.reason(ix, depth)),
-            None => String::new(),
-        }
-    }
-
-    fn reason_awaited(&self, ix: TaskIx, depth: usize) -> String {
-        let Some(part) = self.first_awaited(ix) else { return "waits".to_owned() };
-        let id = self.partition_id(part);
-        format!("waits for partition {id} made by task {}{}", id.task, self.which(part.task, depth))
-    }
-
-    pub(crate) fn needs_of(&self, ix: TaskIx) -> Option<Resources> {
-        let task = &self.tasks[ix];
-        let spec = task.spec.as_ref()?;
-        Some(Resources { cpu_millis: spec.cpu_millis, memory: task.memory, gpu: spec.gpu })
-    }
-
-    fn reason_not_placed(&self, ix: TaskIx) -> String {
-        let Some(needs) = self.needs_of(ix) else { return "waits".to_owned() };
-        let wants = format!(
-            "{} cpu, {} memory and {} gpu",
-            f64::from(needs.cpu_millis) / 1000.0,
-            size(needs.memory),
-            needs.gpu
-        );
-        match self.pool.executors.len() {
-            0 => format!("waits for {wants}: there is no executor"),
-            _ if !self.could_ever_fit(&needs) => format!("waits for {wants}: no executor is that large"),
-            _ => format!("waits for {wants}: no executor has them free"),
-        }
-    }
-}
-
-fn size(bytes: u64) -> String {
-    const UNITS: [(u32, &str); 3] = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
-    let unit = UNITS.iter().find(|(shift, _)| bytes >> shift > 0);
-    unit.map_or_else(
-        || format!("{bytes} B"),
-        |(shift, name)| format!("{:.1} {name}", bytes as f64 / (1u64 << shift) as f64),
-    )
 }

@@ -19,6 +19,9 @@ const CHARGE_SCALE: u64 = 1024;
 /// Empty classes kept, so that a shape that comes and goes is not made anew each time.
 const CLASSES_KEPT: usize = 64;
 
+/// An empty queue that had room for more than so many tasks gives the room back.
+const QUEUE_KEPT: usize = 256;
+
 /// What a class's tasks need.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Shape {
@@ -182,6 +185,9 @@ impl Ready {
         let virtual_time = job.virtual_time;
         let Some(queue) = job.queues.iter_mut().find(|queue| queue.class == class) else { return };
         queue.pop();
+        if queue.tasks.is_empty() && queue.tasks.capacity() > QUEUE_KEPT {
+            queue.tasks = std::collections::VecDeque::new();
+        }
         self.leave(ix, queue);
         self.enter(ix, virtual_time, queue);
         self.tidy(class);

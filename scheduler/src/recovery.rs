@@ -3,12 +3,8 @@
 //! Losing a copy only marks it. Somebody who needs the output waits for it, and waiting is what has its task run
 //! again; that task's own arguments may be gone, and then it waits for them in the same way.
 
-use std::collections::BTreeSet;
-
 use fanfold_protocol::{
-    AttemptId, Code, Error, ExecutorId, Kind,
-    link::Held,
-    message::Offer,
+    AttemptId, Code, Error, Kind,
     value::{Output, Stored, StoredKey},
 };
 
@@ -16,93 +12,28 @@ use crate::{
     Scheduler,
     output::{Content, Gone, Was},
     scheduler::Work,
-    slab::{ExecutorIx, JobIx, TaskIx},
+    slab::TaskIx,
     task::{Outcome, Part, Phase},
 };
 
 impl Scheduler {
-    pub(crate) fn executor_joined(&mut self, offer: &Offer, _held: &[Held]) {
-        self.executor_left(offer.executor); // If it is here already, it has started anew.
-        self.pool.join(offer);
-    }
-
-    pub(crate) fn executor_left(&mut self, id: ExecutorId) {
-        let Some((left, executor)) = self.pool.leave(id) else { return };
-        self.frees.remove(&id);
-        if let Some((class, timer)) = executor.reservation {
-            self.timers.cancel(timer);
-            if let Some(class) = self.ready.classes.get_mut(class) {
-                class.reserved = false;
-            }
-        }
-        let mut attempts = Vec::new();
-        let mut bound = Vec::new();
-        let mut copies = Vec::new();
-        for (ix, task) in self.tasks.iter() {
-            if task.run().is_some_and(|run| run.executor == left) {
-                attempts.push(ix);
-            }
-            if matches!(task.phase, Phase::Ready(_)) && task.is_open() {
-                bound.push(ix);
-            }
-            let at = |part: &Part| {
-                self.slot(*part).and_then(|slot| slot.stored()).is_some_and(|stored| stored.at == Some(id))
-            };
-            copies.extend(task.output_numbers().map(|output| Part { task: ix, output }).filter(at));
-        }
-        self.copies_lost(&copies);
-        for ix in bound {
-            self.check_binding(ix, id);
-        }
-        for ix in attempts {
-            self.lose_attempt(ix, left, id);
-        }
-    }
-
-    fn lose_attempt(&mut self, ix: TaskIx, executor: ExecutorIx, id: ExecutorId) {
-        // An earlier one's end may have ended this one too.
-        if self.tasks[ix].run().is_some_and(|run| run.executor == executor) {
-            self.lose_run(ix);
-            let message = format!("executor {id} left while it ran the task");
-            self.attempt_lost(ix, Error::new(Kind::Lost, Code::ExecutorLost, message));
-        }
-    }
-
-    /// A queued task that may run on the executor that left only will never run.
-    fn check_binding(&mut self, ix: TaskIx, left: ExecutorId) {
-        let task = &self.tasks[ix];
-        let strict = fanfold_protocol::call::Placement::On { executor: left, strict: true };
-        if matches!(task.phase, Phase::Ready(_))
-            && task.spec.as_ref().is_some_and(|spec| spec.placement == strict)
-        {
-            self.arguments_ready(ix);
-        }
-    }
-
-    fn copies_lost(&mut self, copies: &[Part]) {
-        let mut jobs: BTreeSet<JobIx> = BTreeSet::new();
-        for &part in copies {
-            jobs.insert(self.tasks[part.task].job);
-            let Some(Content::Made(output)) = self.slot_mut(part).map(|slot| &mut slot.content) else {
-                continue;
-            };
-            let Output::Stored(stored) = output.as_mut() else { continue };
+    /// The output's executor has left: a copy that only it had is away.
+    pub(crate) fn copy_away(&mut self, part: Part) {
+        let job = self.tasks[part.task].job;
+        let Some(Content::Made(output)) = self.slot_mut(part).map(|slot| &mut slot.content) else { return };
+        let Output::Stored(stored) = output.as_mut() else { return };
+        if stored.durable {
             stored.at = None;
-            if stored.durable {
-                continue;
-            }
-            let stored = stored.clone();
-            if self.may_be_stored(part.task) {
-                self.free_stored(&stored, true); // It may have been on its way to the object store.
-            }
-            self.set_gone(part, Gone { was: Was::Stored(stored), freed: false });
+            return;
         }
-        self.agenda.extend(jobs.into_iter().map(Work::End));
+        let stored = stored.clone();
+        self.set_gone(part, Gone { was: Was::Stored(stored), freed: false });
+        self.agenda.push_back(Work::End(job));
     }
 
     /// An attempt could not read a copy.
     pub(crate) fn lost(&mut self, attempt: AttemptId, key: StoredKey) {
-        let Some(ix) = self.current(attempt) else { return };
+        let Some(ix) = self.current(attempt).or_else(|| self.backed_up_by(attempt)) else { return };
         let job = self.tasks[ix].job;
         let known = self.part_seen(key.partition).filter(|part| self.tasks[part.task].job == job);
         let Some(part) = known else { return };
@@ -133,20 +64,42 @@ impl Scheduler {
     }
 
     pub(crate) fn durable(&mut self, key: StoredKey) {
-        let Some(part) = self.part_seen(key.partition) else { return };
-        let job = self.tasks[part.task].job;
+        self.holdings.durable(&key);
+        let Some(&task) = self.task_index.get(&key.partition.task) else { return };
+        let job = self.tasks[task].job;
         if self.jobs[job].id != key.job {
             return;
         }
-        if let Some(Content::Made(output)) = self.slot_mut(part).map(|slot| &mut slot.content)
-            && let Output::Stored(stored) = output.as_mut()
-            && stored.key == key
-        {
-            stored.durable = true;
-            if self.jobs[job].end.timer.is_some() {
-                self.agenda.push_back(Work::End(job));
+        let part = Part { task, output: key.partition.output };
+        match self.slot_mut(part).map(|slot| &mut slot.content) {
+            Some(Content::Made(output)) if is_copy(output, &key) => {
+                if let Output::Stored(stored) = output.as_mut() {
+                    stored.durable = true;
+                }
+                if self.jobs[job].end.timer.is_some() {
+                    self.agenda.push_back(Work::End(job));
+                }
             }
+            _ => self.durable_early(task, key),
         }
+    }
+
+    /// The upload was faster than the word that there is something to upload.
+    fn durable_early(&mut self, task: TaskIx, key: StoredKey) {
+        let epoch = self.epoch;
+        let Some(run) = self.tasks[task].run_mut().filter(|_| key.epoch == epoch) else { return };
+        if run.number == key.attempt {
+            run.early_durable.push(key);
+        } else if let Some(backup) = run.backup.as_mut().filter(|backup| backup.number == key.attempt) {
+            backup.early_durable.push(key);
+        }
+    }
+
+    /// Takes into account what was heard of an output's upload before the output itself.
+    pub(crate) fn note_early(&mut self, task: TaskIx, output: &mut Output) {
+        let Output::Stored(stored) = output else { return };
+        let early = self.tasks[task].run().is_some_and(|run| run.early_durable.contains(&stored.key));
+        stored.durable |= early;
     }
 
     /// Somebody waits for `part`: if nobody is making it, its task runs again.
@@ -157,8 +110,11 @@ impl Scheduler {
         if failed || matches!(slot.content, Content::Made(_)) {
             return self.agenda.push_back(Work::Settled(part));
         }
-        if !slot.is_gone() {
+        let Some(gone) = slot.gone() else {
             return; // It was never made, and its task is on the way.
+        };
+        if gone.away().is_some() && self.holdings.is_grace() {
+            return; // The executor that has it may be about to come.
         }
         if let Some(feed) = self.tasks[part.task].feed.as_mut().filter(|feed| feed.needed <= part.output) {
             feed.needed = part.output + 1;
@@ -208,7 +164,7 @@ impl Scheduler {
                     partition_lost("a partition was lost and the driver of its task has failed"),
                 );
             }
-            (_, Phase::Running(_)) if called == driver.attempt => {
+            (_, Phase::Running(run)) if called == run.number => {
                 self.remake_failed(ix, partition_lost("a partition was given up: nothing referred to it"));
             }
             _ => {
@@ -255,4 +211,8 @@ impl Scheduler {
 
 fn partition_lost(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(Kind::Lost, Code::PartitionLost, message).retryable(false)
+}
+
+fn is_copy(output: &Output, key: &StoredKey) -> bool {
+    matches!(output, Output::Stored(stored) if stored.key == *key)
 }

@@ -178,7 +178,10 @@ impl Scheduler {
                     self.set_gone(part, Gone { was: Was::of(output), freed: true });
                 }
             },
-            Content::Gone(gone) => self.set_gone(part, Gone { freed: true, ..*gone }),
+            Content::Gone(gone) => {
+                self.set_gone(part, Gone { freed: true, ..*gone });
+                self.sweep(part);
+            }
             Content::Pending => {}
         }
         nested.iter().flatten().for_each(|&named| self.release(named));
@@ -212,7 +215,7 @@ impl Scheduler {
         }
     }
 
-    fn free_at(&mut self, executor: fanfold_protocol::ExecutorId, key: StoredKey) {
+    pub(crate) fn free_at(&mut self, executor: fanfold_protocol::ExecutorId, key: StoredKey) {
         self.frees.entry(executor).or_default().push(key);
     }
 

@@ -7,7 +7,7 @@ use fanfold_protocol::{Error, PartitionId, TaskId, record::Committed, value::Out
 
 use crate::{
     Scheduler,
-    output::{Content, Gone, Slot, Was},
+    output::{Content, Slot},
     slab::{JobIx, TaskIx},
     task::{Flags, Outcome, Part, Phase, Task, put_index},
 };
@@ -134,14 +134,7 @@ impl Scheduler {
 
     pub(crate) fn recalled_slot(&mut self, output: Output) -> Slot {
         let content = match output {
-            Output::Stored(mut stored) => {
-                stored.at = stored.at.filter(|&at| self.pool.find(at).is_some());
-                if stored.at.is_none() && !stored.durable {
-                    Content::Gone(Box::new(Gone { was: Was::Stored(stored), freed: false }))
-                } else {
-                    Content::Made(Box::new(Output::Stored(stored)))
-                }
-            }
+            Output::Stored(stored) => self.recalled_content(stored),
             output => Content::Made(Box::new(output)),
         };
         Slot { content, ..Slot::default() }

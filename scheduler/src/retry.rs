@@ -2,6 +2,7 @@
 //!
 //! | error | what follows |
 //! |---|---|
+//! | `draining`: the executor did not begin it | at once on another one, not counted |
 //! | the executor left | at once again; counted only beyond [`LOSSES_FREE`] losses. Final for a task that is neither deterministic nor allowed a second attempt |
 //! | `platform`/cancelled, `limit`/deadline, `guest`/non-deterministic, `invalid`, `not-found`, `conflict` | final: the same request would fail the same way |
 //! | `limit`/out-of-memory, memory below its ceiling | at once again with twice the memory, not counted |
@@ -47,11 +48,14 @@ pub(crate) enum Verdict {
     WithMemory(u64),
     /// Again at once; counted as a loss.
     Lost,
+    /// Again at once; nothing was tried.
+    Elsewhere,
 }
 
 /// What follows the failure of an attempt with `error`.
 pub(crate) fn decide(error: &Error, task: &History) -> Verdict {
     match (error.kind, error.code) {
+        (_, Code::Draining) => Verdict::Elsewhere,
         (Kind::Platform, Code::Cancelled)
         | (Kind::Limit, Code::Deadline)
         | (Kind::Guest, Code::NonDeterministic)
@@ -119,6 +123,11 @@ mod tests {
             (&Error::new(Kind::Conflict, Code::ErrorReturned, "taken").retryable(true), root, Verdict::Final),
             (&Error::new(Kind::Guest, Code::NonDeterministic, "differs"), root, Verdict::Final),
             (&Error::new(Kind::Limit, Code::Timeout, "slow"), root, Verdict::After(1000)),
+            (
+                &Error::new(Kind::Overloaded, Code::Draining, "stopping"),
+                History { attempts: 1, deterministic: false, ..child },
+                Verdict::Elsewhere,
+            ),
         ];
         for (error, task, verdict) in cases {
             assert_eq!(decide(error, &task), verdict, "{error:?} of {task:?}");

@@ -1,7 +1,7 @@
 //! Attempts on their executors: starting, giving the cpu back, going on, stopping.
 
 use fanfold_protocol::{
-    Error,
+    AttemptId, Error,
     call::{Durability, TaskSpec},
     message::{Argument, Assignment, ToExecutor},
     value::{Output, Value},
@@ -26,43 +26,58 @@ impl Scheduler {
         let task = &mut self.tasks[ix];
         let again = task.attempt > 0;
         task.attempt += 1;
-        task.phase = Phase::Running(Box::new(Run {
-            executor,
-            charge,
-            cpu: Cpu::Held,
-            since_ms: self.now_ms,
-            wait_next: 0,
-            blocked: None,
-            starved: false,
-            yields: 0,
-            may_yield: 0,
-            puts: 0,
-            choices: 0,
-        }));
-        let (stage, generator) = (task.stage, task.is_generator());
+        let number = task.attempt;
+        task.phase = Phase::Running(Box::new(Run::new(number, executor, charge, self.now_ms)));
+        let generator = task.is_generator();
+        self.job_of(ix).retries += u64::from(again);
+        self.attempt_entered(ix);
+        self.send_run(ix, number, executor);
+        if generator {
+            self.grant(ix);
+            self.send_credit(ix);
+        } else {
+            self.watch_pace(ix);
+        }
+    }
+
+    /// Counts an attempt that starts.
+    pub(crate) fn attempt_entered(&mut self, ix: TaskIx) {
+        let stage = self.tasks[ix].stage;
         let job = self.job_of(ix);
         job.running += 1;
-        job.retries += u64::from(again);
         if let Some(stage) = job.stage_mut(stage) {
             stage.running += 1;
         }
         self.cpu_gained(ix);
-        if let Some(assignment) = self.assignment(ix) {
-            self.send_to_run(ix, ToExecutor::Run(Box::new(assignment)));
+    }
+
+    /// The same for one that has ended.
+    pub(crate) fn attempt_left(&mut self, ix: TaskIx, run: &Run) {
+        let stage = self.tasks[ix].stage;
+        let job = self.job_of(ix);
+        job.running -= 1;
+        if let Some(stage) = job.stage_mut(stage) {
+            stage.running -= 1;
         }
-        if generator {
-            self.grant(ix);
-            self.send_credit(ix);
+        if run.cpu == Cpu::Held {
+            self.cpu_lost(ix, run.charge.cpu_millis, run.since_ms);
         }
     }
 
-    fn assignment(&self, ix: TaskIx) -> Option<Assignment> {
+    pub(crate) fn send_run(&mut self, ix: TaskIx, number: u32, executor: ExecutorIx) {
+        if let Some(assignment) = self.assignment(ix, number) {
+            let executor = self.pool.executors[executor].id;
+            self.send(executor, ToExecutor::Run(Box::new(assignment)));
+        }
+    }
+
+    fn assignment(&self, ix: TaskIx, number: u32) -> Option<Assignment> {
         let task = &self.tasks[ix];
         let spec = task.spec.as_deref()?;
         let job = &self.jobs[task.job];
         let recorded_root = job.recorded && task.parent.is_none();
         Some(Assignment {
-            attempt: task.attempt_id(self.epoch),
+            attempt: AttemptId { task: task.id, epoch: self.epoch, number },
             job: job.id,
             version: spec.version,
             entry: spec.entry.clone(),
@@ -116,12 +131,12 @@ impl Scheduler {
         job.stall_told = false;
     }
 
-    fn cpu_lost(&mut self, ix: TaskIx, run: &Run) {
+    fn cpu_lost(&mut self, ix: TaskIx, cpu_millis: u32, since_ms: u64) {
         let now_ms = self.now_ms;
         let job_ix = self.tasks[ix].job;
         let job = &mut self.jobs[job_ix];
         job.computing -= 1;
-        Ready::charge_end(job, run.charge.cpu_millis, now_ms.saturating_sub(run.since_ms));
+        Ready::charge_end(job, cpu_millis, now_ms.saturating_sub(since_ms));
         if job.computing == 0 {
             job.idle_since_ms = now_ms;
             self.arm_stall(job_ix);
@@ -132,15 +147,9 @@ impl Scheduler {
     pub(crate) fn release_cpu(&mut self, ix: TaskIx) {
         let Some(run) = self.tasks[ix].run_mut().filter(|run| run.cpu == Cpu::Held) else { return };
         run.cpu = Cpu::Released;
-        let (executor, charge) = (run.executor, run.charge);
+        let (executor, charge, since_ms) = (run.executor, run.charge, run.since_ms);
         self.pool.block(executor, &charge);
-        self.cpu_lost_of(ix);
-    }
-
-    fn cpu_lost_of(&mut self, ix: TaskIx) {
-        let Some(run) = self.tasks[ix].run() else { return };
-        let copy = Run { blocked: None, ..*run };
-        self.cpu_lost(ix, &copy);
+        self.cpu_lost(ix, charge.cpu_millis, since_ms);
     }
 
     /// What the attempt waits for is there: it goes on as soon as it has a cpu.
@@ -158,7 +167,7 @@ impl Scheduler {
             Cpu::Held => self.go_on(ix),
             Cpu::Released => {
                 let executor = &mut self.pool.executors[run.executor];
-                if executor.resumes.is_empty() && run.charge.cpu_millis <= executor.free.cpu_millis {
+                if executor.resumes.is_empty() && executor.may_resume(run.charge.cpu_millis) {
                     return self.resume(ix);
                 }
                 run.cpu = Cpu::Queued;
@@ -205,12 +214,12 @@ impl Scheduler {
     }
 
     fn serve_resume(&mut self, ix: ExecutorIx) -> bool {
-        let executor = &mut self.pool.executors[ix];
-        let Some(&(task, attempt)) = executor.resumes.front() else { return false };
-        let free = executor.free.cpu_millis;
+        let Some(&(task, attempt)) = self.pool.executors[ix].resumes.front() else { return false };
         let waits = self.current(attempt) == Some(task)
             && self.tasks[task].run().is_some_and(|run| run.cpu == Cpu::Queued);
-        let fits = !waits || self.tasks[task].run().is_some_and(|run| run.charge.cpu_millis <= free);
+        let cpu_millis = self.tasks.get(task).and_then(|task| task.run()).map(|run| run.charge.cpu_millis);
+        let fits =
+            !waits || cpu_millis.is_some_and(|cpu_millis| self.pool.executors[ix].may_resume(cpu_millis));
         if fits {
             self.pool.executors[ix].resumes.pop_front();
         }
@@ -224,8 +233,7 @@ impl Scheduler {
     fn leave_run(&mut self, ix: TaskIx) -> Option<Run> {
         self.unwatch(ix);
         let task = &mut self.tasks[ix];
-        let stage = task.stage;
-        let run = match std::mem::replace(&mut task.phase, Phase::Idle) {
+        let mut run = match std::mem::replace(&mut task.phase, Phase::Idle) {
             Phase::Running(run) => *run,
             other => {
                 task.phase = other;
@@ -241,13 +249,9 @@ impl Scheduler {
             Some(Blocked::Next { generator, .. }) => self.forget_taker(*generator, ix),
             None => {}
         }
-        let job = self.job_of(ix);
-        job.running -= 1;
-        if let Some(stage) = job.stage_mut(stage) {
-            stage.running -= 1;
-        }
-        if run.cpu == Cpu::Held {
-            self.cpu_lost(ix, &run);
+        self.attempt_left(ix, &run);
+        if let Some(backup) = run.backup.take() {
+            self.stop_backup_run(ix, &backup);
         }
         Some(run)
     }

@@ -20,12 +20,13 @@ use fanfold_protocol::{
 use crate::{
     Command, Event,
     executor::Pool,
+    holdings::Holdings,
     interest::Node,
     job::Job,
     output::Slot,
     ready::Ready,
     slab::{JobIx, NodeIx, Slab, TaskIx},
-    task::{Part, Phase, Task},
+    task::{Part, Task},
     timer::{Timer, Timers},
 };
 
@@ -42,6 +43,7 @@ pub struct Scheduler {
     pub(crate) pool: Pool,
     pub(crate) ready: Ready,
     pub(crate) timers: Timers,
+    pub(crate) holdings: Holdings,
     pub(crate) agenda: VecDeque<Work>,
     /// How many [`Work::Nest`] are in the agenda.
     pub(crate) nests_due: usize,
@@ -105,6 +107,7 @@ impl Scheduler {
             pool: Pool::default(),
             ready: Ready::default(),
             timers: Timers::default(),
+            holdings: Holdings::default(),
             agenda: VecDeque::new(),
             nests_due: 0,
             frees: BTreeMap::new(),
@@ -135,7 +138,10 @@ impl Scheduler {
             Event::ExecutorJoined { offer, held } => self.executor_joined(&offer, &held),
             Event::ExecutorLeft(executor) => self.executor_left(executor),
             Event::JobStarted(start) => self.job_started(*start),
-            Event::Submitted { attempt, task, spec } => self.submitted(attempt, task, *spec),
+            Event::Submitted { attempt, task, spec } => {
+                self.acts_as_driver(attempt);
+                self.submitted(attempt, task, *spec);
+            }
             Event::From { executor, message } => self.message(executor, message),
             Event::Cancel { job, error } => {
                 if let Some(&job) = self.job_index.get(&job) {
@@ -150,8 +156,16 @@ impl Scheduler {
         if self.pool.find(executor).is_none() {
             return; // It has left: its attempts were given up, and what it says now is late.
         }
+        match &message {
+            FromExecutor::Wait { attempt, .. }
+            | FromExecutor::Next { attempt, .. }
+            | FromExecutor::Yield { attempt, .. }
+            | FromExecutor::Put { attempt, .. }
+            | FromExecutor::Cancel { attempt, .. } => self.acts_as_driver(*attempt),
+            _ => {}
+        }
         match message {
-            FromExecutor::Submit { .. } => {}
+            FromExecutor::Submit { .. } | FromExecutor::Left => {}
             FromExecutor::Wait { attempt, wait, on, count, timeout_ms } => {
                 self.wait(attempt, wait, &on, count, timeout_ms);
             }
@@ -164,7 +178,8 @@ impl Scheduler {
             FromExecutor::Cancel { attempt, futures } => self.cancel_futures(attempt, &futures),
             FromExecutor::Lost { attempt, key } => self.lost(attempt, key),
             FromExecutor::Durable(key) => self.durable(key),
-            FromExecutor::Offer(_) | FromExecutor::Leaving => {}
+            FromExecutor::Offer(offer) => self.offered(executor, &offer),
+            FromExecutor::Leaving => self.leaving(executor),
             FromExecutor::Finished { attempt, result, usage, logs: _ } => {
                 self.finished(executor, attempt, result, &usage);
             }
@@ -179,6 +194,8 @@ impl Scheduler {
             Timer::Reservation(executor) => self.reservation_passed(executor),
             Timer::Stall(job) => self.check_stall(job),
             Timer::Durable(job) => self.durable_late(job),
+            Timer::Grace => self.grace_passed(),
+            Timer::Stragglers(job) => self.look_for_stragglers(job),
         }
     }
 
@@ -249,8 +266,8 @@ impl Scheduler {
     pub(crate) fn current(&self, attempt: AttemptId) -> Option<TaskIx> {
         let ix = *self.task_index.get(&attempt.task)?;
         let task = &self.tasks[ix];
-        let running = matches!(task.phase, Phase::Running(_)) && task.attempt == attempt.number;
-        (running && self.epoch == attempt.epoch).then_some(ix)
+        let current = task.run().is_some_and(|run| run.number == attempt.number);
+        (current && self.epoch == attempt.epoch).then_some(ix)
     }
 
     /// The output called `id`, where a task of `job` makes it. Jobs cannot name each other's partitions.
@@ -286,13 +303,16 @@ impl Scheduler {
     #[doc(hidden)]
     pub fn is_empty(&self) -> bool {
         let idle = |executor: &crate::executor::Executor| {
-            executor.stopping.is_empty() && executor.attempts == 0 && executor.free == executor.total
+            executor.stopping.is_empty()
+                && executor.attempts == 0
+                && executor.used == crate::Resources::default()
         };
         self.jobs.len() == 0
             && self.tasks.len() == 0
             && self.nodes.len() == 0
             && self.task_index.is_empty()
             && self.ready.is_empty()
+            && self.holdings.is_empty()
             && self.pool.executors.iter().all(|(_, executor)| idle(executor))
     }
 

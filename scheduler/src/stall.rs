@@ -56,10 +56,7 @@ impl Scheduler {
             Phase::Ready(_) => self.may_come_to_fit(ix),
             Phase::Running(run) => match (&run.blocked, run.cpu) {
                 (Some(Blocked::Wait(wait)), _) if wait.timer.is_some() => true,
-                (_, Cpu::Queued) => {
-                    let executor = &self.pool.executors[run.executor];
-                    executor.free.cpu_millis < executor.total.cpu_millis
-                }
+                (_, Cpu::Queued) => self.pool.executors[run.executor].used.cpu_millis > 0,
                 _ => false,
             },
         }
@@ -69,8 +66,8 @@ impl Scheduler {
     fn may_come_to_fit(&self, ix: TaskIx) -> bool {
         let Some(needs) = self.needs_of(ix) else { return false };
         let busy = |executor: &crate::executor::Executor| {
-            executor.free.cpu_millis < executor.total.cpu_millis || !executor.stopping.is_empty()
+            executor.used.cpu_millis > 0 || !executor.stopping.is_empty()
         };
-        self.pool.executors.iter().any(|(_, executor)| needs.fits(&executor.total) && busy(executor))
+        self.pool.executors.iter().any(|(_, executor)| executor.could_fit(&needs) && busy(executor))
     }
 }

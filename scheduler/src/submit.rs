@@ -18,6 +18,7 @@ impl Scheduler {
             return;
         }
         let id = start.root.id;
+        self.sort_holdings(start.job, &start.replay);
         let mut job = Job::new(start.job, start.recorded, start.weight, start.replay);
         job.idle_since_ms = self.now_ms;
         let committed = job.replay.committed.remove(&id);
@@ -56,7 +57,7 @@ impl Scheduler {
             return; // Another job's: no call of this one makes that id.
         }
         let ix = self.add_task(job, id, Some(parent));
-        self.tasks[ix].called_by = self.tasks[parent].attempt;
+        self.tasks[ix].called_by = self.tasks[parent].attempt_number();
         let again = self.tasks[parent].is_committed();
         self.tasks[ix].flags.silent = again || self.tasks[parent].flags.silent;
         let spec = match spec {
@@ -203,7 +204,7 @@ impl Scheduler {
             Some(caller) if caller == parent => {}
             _ => return,
         }
-        let attempt = self.tasks[parent].attempt;
+        let attempt = self.tasks[parent].attempt_number();
         if std::mem::replace(&mut self.tasks[ix].called_by, attempt) == attempt {
             return; // The same message again.
         }

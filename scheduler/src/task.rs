@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fanfold_protocol::{AttemptId, Digest, Error, TaskId, call::TaskSpec};
+use fanfold_protocol::{AttemptId, Digest, Error, TaskId, call::TaskSpec, value::StoredKey};
 
 use crate::{
     executor::Resources,
@@ -88,6 +88,8 @@ pub(crate) struct Flags {
     pub unmakeable: bool,
     /// Somebody needs it run again, as soon as a replay of its driver says what it is.
     pub wanted: bool,
+    /// It had its backup attempt.
+    pub backed_up: bool,
 }
 
 #[derive(Debug)]
@@ -115,6 +117,8 @@ pub(crate) enum Phase {
 /// The current attempt of a task.
 #[derive(Debug)]
 pub(crate) struct Run {
+    /// The attempt's. No two attempts of a task have the same.
+    pub number: u32,
     pub executor: ExecutorIx,
     /// What it occupies; `cpu_millis` also while it has given them back.
     pub charge: Resources,
@@ -134,9 +138,38 @@ pub(crate) struct Run {
     pub puts: u32,
     /// Its waits so far for fewer than all or with a timeout.
     pub choices: u64,
+    /// Outputs that reached the object store before the attempt has said that it made them.
+    pub early_durable: Vec<StoredKey>,
+    /// A second attempt of the task; see [`crate::backup`].
+    pub backup: Option<Box<Run>>,
 }
 
 impl Run {
+    /// An attempt that begins at `now_ms` on `executor`, with its cpu.
+    pub fn new(number: u32, executor: ExecutorIx, charge: Resources, now_ms: u64) -> Self {
+        Self {
+            number,
+            executor,
+            charge,
+            cpu: Cpu::Held,
+            since_ms: now_ms,
+            wait_next: 0,
+            blocked: None,
+            starved: false,
+            yields: 0,
+            may_yield: 0,
+            puts: 0,
+            choices: 0,
+            early_durable: Vec::new(),
+            backup: None,
+        }
+    }
+
+    /// Whether it or its backup is on the executor.
+    pub fn is_on(&self, executor: ExecutorIx) -> bool {
+        self.executor == executor || self.backup.as_ref().is_some_and(|backup| backup.executor == executor)
+    }
+
     /// Whether the attempt has yielded or put this output already, so that it will not again.
     pub fn has_made(&self, output: u32) -> bool {
         match put_index(output) {
@@ -286,8 +319,13 @@ impl Task {
         (0..self.outputs.len() as u32).chain((0..puts).map(put_number))
     }
 
+    /// The number of the attempt that runs, without its backup; of the last one, if none does.
+    pub fn attempt_number(&self) -> u32 {
+        self.run().map_or(self.attempt, |run| run.number)
+    }
+
     pub fn attempt_id(&self, epoch: u64) -> AttemptId {
-        AttemptId { task: self.id, epoch, number: self.attempt }
+        AttemptId { task: self.id, epoch, number: self.attempt_number() }
     }
 
     /// The word for its state in graphs.

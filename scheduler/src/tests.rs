@@ -1,6 +1,8 @@
 //! What the scheduler does, as scripts for [`crate::harness::check`].
 
+mod backup;
 mod failure;
+mod members;
 mod placement;
 mod recovery;
 mod references;

@@ -22,6 +22,10 @@ pub(crate) enum Timer {
     Stall(JobIx),
     /// The job ends, though not all of its outputs are in the object store.
     Durable(JobIx),
+    /// Executors that the log knows of have had their time to come.
+    Grace,
+    /// Look whether tasks of the job take much longer than others of their kind.
+    Stragglers(JobIx),
 }
 
 /// Time in milliseconds and a number that makes it unique and keeps the order of setting.

@@ -39,7 +39,8 @@ impl World {
     fn show_message(&mut self, executor: ExecutorId, message: ToExecutor) -> String {
         match message {
             ToExecutor::Run(run) => {
-                self.attempts.insert(run.attempt.task, (run.attempt, executor));
+                let earlier = self.attempts.insert(run.attempt.task, (run.attempt, executor));
+                self.earlier.extend(earlier.map(|earlier| (run.attempt.task, earlier)));
                 format!("run {} on {executor} mem={}", self.attempt(run.attempt), run.memory / MIB)
             }
             ToExecutor::Stop { attempt, error } => {
@@ -64,7 +65,11 @@ impl World {
             ToExecutor::MayYield { attempt, below } => {
                 format!("credit {} {below}", self.names[&attempt.task])
             }
-            ToExecutor::Free(keys) => format!("free {executor} {}", self.keys(&keys)),
+            ToExecutor::Free(keys) => {
+                let held = self.held.entry(executor).or_default();
+                held.retain(|key, _| !keys.contains(key));
+                format!("free {executor} {}", self.keys(&keys))
+            }
             ToExecutor::Peers(_) => format!("peers {executor}"),
         }
     }

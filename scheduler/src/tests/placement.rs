@@ -124,7 +124,7 @@ fn a_standstill_is_told_with_its_reason() {
         wait a 0 a/0.0
         tick 4999
         tick 1
-        > stalled a: waits for partition a/0.0 made by task a/0, which waits for 1 cpu, 2.0 GiB memory and 0 gpu: no executor is that large
+        > stalled a: waits for partition a/0.0 made by task a/0, which needs 2.0 GiB of memory, the largest executor offers 1000.0 MiB
         ",
     );
 }
@@ -208,6 +208,105 @@ fn a_reservation_ends_with_the_task_it_was_for() {
         # Kept free for a/1.
         cancel-futures a a/1.0
         > run a/3#1 on e1 mem=100
+        ",
+    );
+}
+
+#[test]
+fn where_a_task_would_like_to_run() {
+    check(
+        "
+        join e1 cpu=4
+        join e2 cpu=4
+        join e3 cpu=5
+        join e4 cpu=9
+        job a cpu=0
+        > run a#1 on e4 mem=100
+        call a/0 rather=e1
+        > run a/0#1 on e1 mem=100
+        done a/0 @500
+        call a/1 rather=e2
+        > run a/1#1 on e2 mem=100
+        done a/1 @300
+        call a/2 rather=e2
+        > run a/2#1 on e2 mem=100
+        done a/2 @300
+        # 600 bytes on e2, 500 on e1.
+        call a/3 a/0.0 a/1.0 a/2.0
+        > run a/3#1 on e2 mem=100
+        # The most room is on e4.
+        call a/4 a/0.0 a/1.0 a/2.0 spread
+        > run a/4#1 on e4 mem=100
+        call a/5 near=a/0:0
+        > run a/5#1 on e1 mem=100
+        # Full, and only a wish.
+        call a/6 rather=e1 cpu=4
+        > run a/6#1 on e4 mem=100
+        # Full, and not only a wish.
+        call a/7 on=e1 cpu=4
+        done a/5 'x'
+        > run a/7#1 on e1 mem=100
+        ",
+    );
+}
+
+#[test]
+fn memory_is_never_promised_twice() {
+    check(
+        "
+        join e1 cpu=9 mem=250
+        job a cpu=0 mem=50
+        > run a#1 on e1 mem=50
+        call a/0
+        > run a/0#1 on e1 mem=100
+        call a/1
+        > run a/1#1 on e1 mem=100
+        call a/2
+        # A waiting driver gives its cpu back, and keeps its memory.
+        wait a 0 a/2.0
+        done a/0 'x'
+        > run a/2#1 on e1 mem=100
+        ",
+    );
+}
+
+#[test]
+fn what_a_task_waits_for_is_told_so_that_it_can_be_changed() {
+    let waits = |script: &str, reason: &str| {
+        check(&format!("{script}\nreason a\n> {reason}\n"));
+    };
+    waits("job a", "waits: there is no executor, for none has joined");
+    waits("join e1\nleave e1\njob a", "waits: there is no executor, for every one has left");
+    waits("join e1\njob a cpu=4\njoin e2 cpu=2", "needs 4 cpus, the largest executor offers 2");
+    waits("join e1\njob a gpu=1", "needs 1 gpu, the largest executor offers 0");
+    waits(
+        "join e1 cpu=4 mem=10\njoin e2 cpu=1\njob a cpu=4",
+        "needs 4 cpus with 100.0 MiB, and no executor offers both",
+    );
+    waits(
+        "join e1 cpu=9 mem=150\njob b\n> run b#1 on e1 mem=100\njob a",
+        "waits for memory: needs 100.0 MiB, and at most 50.0 MiB is free on an executor",
+    );
+    waits("join e1\njob b\n> run b#1 on e1 mem=100\njob a", "waits for 1 cpu to be free");
+    waits(
+        "join e1\njob a\n> run a#1 on e1 mem=100\nleave e1\njoin e2 mem=50",
+        "lost its attempt (executor e1 left while it ran the task) and needs 100.0 MiB of memory, \
+         the largest executor offers 50.0 MiB",
+    );
+    // It is told from the job that depends on it, and by itself.
+    check(
+        "
+        join e1 cpu=1
+        job a
+        > run a#1 on e1 mem=100
+        call a/0
+        wait a 0 a/0.0
+        > run a/0#1 on e1 mem=100
+        leaving e1
+        fail a/0 overloaded/draining
+        tick 4999
+        tick 1
+        > stalled a: waits for partition a/0.0 made by task a/0, which waits: every executor is leaving
         ",
     );
 }

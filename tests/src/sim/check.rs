@@ -105,10 +105,9 @@ impl Run {
             }
         }
         let cached = self.world.nodes.values().flat_map(|node| node.cache.keys());
-        let left = cached.chain(self.world.store.keys());
-        let mut garbage = left.filter(|key| {
-            self.told.contains(*key) && !kept.contains(*key) && !self.world.unswept.contains(*key)
-        });
+        let stored = self.world.store.keys().filter(|key| !self.world.unswept.contains(*key));
+        let left = cached.chain(stored);
+        let mut garbage = left.filter(|key| self.told.contains(*key) && !kept.contains(*key));
         if let Some(key) = garbage.next() {
             let name = self.owner.names.get(&key.partition.task).cloned().unwrap_or_default();
             let what = format!("output {} of {name}, {key:?}, was never freed", key.partition.output);

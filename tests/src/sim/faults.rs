@@ -1,6 +1,6 @@
 //! The faults of a run, and the gateway's return.
 
-use fanfold_protocol::{Code, Error, ExecutorId, Kind, message::Offer, value::StoredKey};
+use fanfold_protocol::{Code, Error, ExecutorId, Kind, value::StoredKey};
 use fanfold_scheduler::{Event, Scheduler};
 use rand::Rng as _;
 
@@ -19,8 +19,13 @@ impl Run {
         self.trace.fact(self.world.now_ms, format_args!("fault: {fault:?}"));
         match fault {
             Fault::Kill => self.kill_one(),
+            Fault::KillThis(victim) if self.world.nodes.contains_key(&victim) => self.kill(victim),
+            Fault::KillThis(_) => {}
             Fault::Join => self.happen(Happening::Join),
             Fault::Rot => self.rot(),
+            Fault::Drain => self.drain(),
+            Fault::Offer => self.offer(),
+            Fault::Link => self.cut(),
             Fault::Gateway(company) => self.gateway_down(company),
             Fault::Cancel(n) => {
                 let job = &mut self.owner.jobs[n];
@@ -75,10 +80,10 @@ impl Run {
         self.world.epoch += 1;
         self.told.clear();
         self.members.clear();
-        // Executors end the attempts of an owner they have lost. What is on its way to either may still arrive.
-        for node in self.world.nodes.values_mut() {
-            node.machines.clear();
-        }
+        self.believed.clear();
+        // Executors end the attempts of an owner they have lost. What is on its way to it may still arrive.
+        let executors: Vec<ExecutorId> = self.world.nodes.keys().copied().collect();
+        executors.into_iter().for_each(|executor| self.world.cut(executor));
         match company {
             Company::Stays => {}
             Company::Goes => {
@@ -89,6 +94,7 @@ impl Run {
                 for node in self.world.nodes.values_mut() {
                     node.cache.clear();
                     node.freed.clear();
+                    node.uploaded.clear();
                 }
             }
         }
@@ -99,8 +105,15 @@ impl Run {
         self.world.note("a gateway started from a journal");
         self.owner.scheduler = Some(Scheduler::new(self.world.epoch));
         self.finished.clear();
-        let offers: Vec<Offer> = self.world.nodes.values().map(|node| node.offer.clone()).collect();
-        offers.into_iter().for_each(|offer| self.step(Event::ExecutorJoined { offer, held: Vec::new() }));
+        // Some are here before the owner has read its journal; others come when they hear of it.
+        let executors: Vec<ExecutorId> = self.world.nodes.keys().copied().collect();
+        for executor in executors {
+            match self.world.rng.random_range(0..4) {
+                0..2 => self.dial(executor),
+                2 => self.world.within(100, Happening::Dial(executor)),
+                _ => self.world.within(4000, Happening::Dial(executor)),
+            }
+        }
         for n in 0..self.owner.jobs.len() {
             if !matches!(self.owner.jobs[n].fate, Fate::Running) {
                 continue;

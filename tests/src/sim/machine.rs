@@ -351,7 +351,7 @@ impl Machine {
         let placement = match (callee.wish, args.iter().find_map(|value| value.needs())) {
             (Wish::Spread, _) => Placement::Spread,
             (Wish::Near, Some(id)) => Placement::Near(id),
-            (Wish::Here, _) => Placement::On { executor: self.executor, strict: world.nothing_lost },
+            (Wish::Here, _) => Placement::On { executor: self.executor, strict: world.may_bind },
             _ => Placement::Local,
         };
         let call = Call {

@@ -1,6 +1,6 @@
 //! What one seed stands for: programs, jobs, a cluster and the faults it will see.
 
-use fanfold_protocol::{Code, call::Durability};
+use fanfold_protocol::{Code, ExecutorId, call::Durability};
 use rand::{Rng as _, rngs::SmallRng};
 
 use super::program::{Arg, Fails, Op, Program, Return, Shape, Wish};
@@ -10,9 +10,12 @@ use super::program::{Arg, Fails, Op, Program, Return, Shape, Wish};
 pub struct Plan {
     pub programs: Vec<Program>,
     pub jobs: Vec<JobPlan>,
-    /// Slots, in thousandths, of each executor at the start.
-    pub executors: Vec<u32>,
+    /// The executors at the start.
+    pub executors: Vec<Size>,
+    /// The least that any executor ever offers.
     pub executor_memory: u64,
+    /// How much longer than elsewhere one thing of three takes on every other executor.
+    pub slow: u64,
     /// Longest delay of a message.
     pub delay_ms: u64,
     /// Longest time from a journal write to its being durable.
@@ -24,6 +27,14 @@ pub struct Plan {
     pub owner_probes: bool,
     /// Whether tasks may fail for being what they are: results need not equal the oracle's then.
     pub random_tasks: bool,
+}
+
+/// What an executor offers.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Thousandths of a slot.
+    pub cpu_millis: u32,
+    pub memory: u64,
 }
 
 #[derive(Debug)]
@@ -38,8 +49,16 @@ pub struct JobPlan {
 pub enum Fault {
     /// An executor dies with all it has; another one comes a while later.
     Kill,
+    /// The same, for this one.
+    KillThis(ExecutorId),
     /// One more executor.
     Join,
+    /// An executor finishes what it has begun, uploads what it has, and leaves.
+    Drain,
+    /// An executor offers more or less than before.
+    Offer,
+    /// An executor's link breaks; it comes back, with what it has, under the same id.
+    Link,
     /// A copy of a partition vanishes, in the object store too.
     Rot,
     /// The gateway dies and comes back.
@@ -66,14 +85,15 @@ impl Plan {
         let count = maker.rng.random_range(1..=3);
         let jobs: Vec<JobPlan> = (0..count).map(|n| maker.job(n)).collect();
         let programs = std::mem::take(&mut maker.programs);
-        let executors = (0..rng.random_range(1..=4)).map(|_| rng.random_range(1..=4) * 1000).collect();
         let calm = rng.random_ratio(1, 8);
-        let programs_memory = programs.len() as u64;
+        // Enough for every driver to wait at once, and little more.
+        let executor_memory = rng.random_range(100..=600) + programs.len() as u64;
+        let count = *pick(rng, &[1, 2, 3, 4, 6, 12]);
         Self {
             programs,
-            executors,
-            // Enough for every driver to wait at once, and little more.
-            executor_memory: rng.random_range(100..=600) + programs_memory,
+            executors: (0..count).map(|_| Size::any(rng, executor_memory)).collect(),
+            executor_memory,
+            slow: *pick(rng, &[1, 1, 1, 60, 100, 200]),
             delay_ms: *pick(rng, &[0, 1, 3, 10, 60]),
             journal_ms: *pick(rng, &[0, 5, 50, 200]),
             duplicates: *pick(rng, &[0, 0, 30, 150]),
@@ -89,14 +109,25 @@ impl Plan {
     }
 }
 
+impl Size {
+    /// Of any size, with at least so much memory.
+    pub fn any(rng: &mut SmallRng, memory: u64) -> Self {
+        let more = rng.random_range(0..=memory);
+        Self { cpu_millis: rng.random_range(1..=4) * 1000, memory: memory + more }
+    }
+}
+
 fn faults(rng: &mut SmallRng, jobs: usize) -> Vec<(u64, Fault)> {
-    let horizon_ms = *pick(rng, &[150, 500, 1500]);
+    let horizon_ms = *pick(rng, &[150, 500, 1500, 5000]);
     let count = rng.random_range(0..=6);
     let mut faults: Vec<(u64, Fault)> = (0..count)
         .map(|_| {
-            let fault = match rng.random_range(0..20) {
-                0..7 => Fault::Kill,
-                7..9 => Fault::Join,
+            let fault = match rng.random_range(0..28) {
+                0..6 => Fault::Kill,
+                6..9 => Fault::Join,
+                20..22 => Fault::Drain,
+                22..24 => Fault::Offer,
+                24..28 => Fault::Link,
                 9..14 => Fault::Rot,
                 14..18 => Fault::Gateway(*pick(rng, &[Company::Stays, Company::Goes, Company::Returns])),
                 18 => Fault::Cancel(rng.random_range(0..jobs)),
@@ -286,9 +317,11 @@ impl Maker<'_> {
     }
 
     fn calls(&mut self, draft: &mut Draft, depth: u32) {
-        let same = self.rng.random_bool(0.5);
-        let mut program = None;
-        for _ in 0..self.rng.random_range(1..=6) {
+        let many = self.rng.random_ratio(1, 6);
+        let same = many || self.rng.random_bool(0.5);
+        let mut program = many.then(|| self.leaf());
+        let count = if many { self.rng.random_range(8..=14) } else { self.rng.random_range(1..=6) };
+        for _ in 0..count {
             if self.tasks_left <= 0 {
                 return;
             }

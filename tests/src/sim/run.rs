@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fanfold_protocol::{
     AttemptId, ExecutorId, JobId, TaskId,
-    message::{FromExecutor, Offer, ToExecutor},
+    message::{FromExecutor, ToExecutor},
     record::Record,
     value::{Output, StoredKey},
 };
@@ -14,10 +14,10 @@ use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use super::{
     machine::Machine,
     owner::{Fate, JobRun, Owner},
-    plan::{Fault, Plan},
+    plan::{Fault, Plan, Size},
     program,
     trace::Trace,
-    world::{Happening, Machines, Node},
+    world::{Happening, Machines},
 };
 
 /// More happenings than any run has that goes on.
@@ -54,6 +54,8 @@ pub(super) struct Run {
     /// Attempts that were started, by task: no token is used twice.
     pub(super) started: BTreeSet<AttemptId>,
     pub(super) runs: BTreeMap<TaskId, u32>,
+    /// Attempts that are believed, by task, and where they are.
+    pub(super) believed: BTreeMap<TaskId, BTreeMap<AttemptId, ExecutorId>>,
     pub(super) own_failures: BTreeMap<TaskId, u32>,
     /// Tasks that have finished well in this epoch.
     pub(super) finished: BTreeSet<TaskId>,
@@ -89,7 +91,9 @@ impl Run {
         let owner = Owner::new(jobs.collect(), plan.random_tasks);
         let mut world = Machines::new(rng, programs);
         (world.delay_ms, world.duplicates) = (plan.delay_ms, plan.duplicates);
-        world.nothing_lost = !plan.has(|fault| matches!(fault, Fault::Kill | Fault::Rot | Fault::Gateway(_)));
+        world.nothing_lost =
+            !plan.has(|fault| matches!(fault, Fault::Kill | Fault::Rot | Fault::Link | Fault::Gateway(_)));
+        world.may_bind = world.nothing_lost && !plan.has(|fault| matches!(fault, Fault::Drain));
         Self {
             plan,
             world,
@@ -98,6 +102,7 @@ impl Run {
             next_executor: 1,
             started: BTreeSet::new(),
             runs: BTreeMap::new(),
+            believed: BTreeMap::new(),
             own_failures: BTreeMap::new(),
             finished: BTreeSet::new(),
             waits: BTreeMap::new(),
@@ -116,8 +121,8 @@ impl Run {
             self.trace.fact(0, format_args!("program {n}: {program:?}"));
         }
         self.owner.scheduler = Some(Scheduler::new(self.world.epoch));
-        for cpu_millis in std::mem::take(&mut self.plan.executors) {
-            self.join(cpu_millis);
+        for size in std::mem::take(&mut self.plan.executors) {
+            self.join(size);
         }
         for (n, job) in self.plan.jobs.iter().enumerate() {
             self.world.at(job.start_ms, Happening::StartJob(n));
@@ -144,11 +149,15 @@ impl Run {
 
     pub(super) fn happen(&mut self, happening: Happening) {
         match happening {
-            Happening::ToOwner { epoch, executor, message } => self.at_owner(epoch, executor, *message),
-            Happening::ToExecutor { epoch, executor, message } if epoch == self.world.epoch => {
+            Happening::ToOwner { epoch, session, executor, message } => {
+                self.at_owner(epoch, session, executor, *message);
+            }
+            Happening::ToExecutor { epoch, session, executor, message }
+                if epoch == self.world.epoch && session == self.world.session(executor) =>
+            {
                 self.at_executor(executor, *message);
             }
-            Happening::ToExecutor { .. } => {}
+            Happening::ToExecutor { message, .. } => self.world.undelivered(&message),
             Happening::Computed { executor, attempt } => self.resume(executor, attempt, None),
             Happening::Upload { executor, key } => self.world.upload(executor, key),
             Happening::Tick { epoch, at_ms } => {
@@ -162,31 +171,19 @@ impl Run {
             Happening::Announce { .. } => {}
             Happening::Fault(fault) => self.fault(fault),
             Happening::Noticed { epoch, executor } => {
-                if epoch == self.world.epoch {
+                let back = self.world.nodes.get(&executor).is_some_and(|node| node.linked);
+                if epoch == self.world.epoch && !back {
                     self.step(Event::ExecutorLeft(executor));
                 }
             }
             Happening::Join => {
-                let cpu_millis = self.world.rng.random_range(1..=4) * 1000;
-                self.join(cpu_millis);
+                let size = Size::any(&mut self.world.rng, self.plan.executor_memory);
+                self.join(size);
             }
+            Happening::Dial(executor) => self.dial(executor),
+            Happening::Drained(executor) => self.drained(executor),
+            Happening::Depart(executor) => self.depart(executor),
             Happening::GatewayUp => self.gateway_up(),
-        }
-    }
-
-    pub(super) fn join(&mut self, cpu_millis: u32) {
-        let executor = ExecutorId(self.next_executor);
-        self.next_executor += 1;
-        let offer = Offer { executor, cpu_millis, memory: self.plan.executor_memory, gpu: 0 };
-        let node = Node {
-            offer: offer.clone(),
-            cache: BTreeMap::new(),
-            freed: BTreeSet::new(),
-            machines: BTreeMap::new(),
-        };
-        self.world.nodes.insert(executor, node);
-        if self.owner.scheduler.is_some() {
-            self.step(Event::ExecutorJoined { offer, held: Vec::new() });
         }
     }
 
@@ -198,6 +195,7 @@ impl Run {
             return;
         }
         match message {
+            ToExecutor::Run(run) if self.is_draining(executor) => self.hand_back(executor, run.attempt),
             ToExecutor::Run(run) => {
                 let (attempt, program) = (run.attempt, run.entry.parse().unwrap_or_default());
                 let machine = Machine::new(*run, executor, program, &self.world.programs);
@@ -237,18 +235,34 @@ impl Run {
 
     pub(super) fn step(&mut self, event: Event) {
         match &event {
-            Event::ExecutorJoined { offer, .. } => drop(self.members.insert(offer.executor)),
-            Event::ExecutorLeft(executor) => drop(self.members.remove(executor)),
+            Event::ExecutorJoined { offer, held } => {
+                self.told.extend(held.iter().map(|held| held.key));
+                self.members.insert(offer.executor);
+                self.watch_left(offer.executor);
+            }
+            Event::ExecutorLeft(executor) => {
+                self.members.remove(executor);
+                self.watch_left(*executor);
+            }
             _ => {}
         }
         let Some(mut scheduler) = self.owner.scheduler.take() else { return };
         let now_ms = self.world.now_ms;
         self.trace.event(now_ms, &event, &self.owner.names);
         let mut out = Vec::new();
+        let held = match &event {
+            Event::ExecutorJoined { held, .. } => held.clone(),
+            _ => Vec::new(),
+        };
         scheduler.step(now_ms, event, &mut out);
+        self.watch_held(&held, &out);
         for view in scheduler.executors() {
             if !view.free.fits(&view.total) {
                 self.world.violation(format!("more is free than there is: {view:?}"));
+            }
+            let starts = |command: &Command| matches!(command, Command::Send { executor, message: ToExecutor::Run(_) } if *executor == view.id);
+            if (view.leaving || !view.used.fits(&view.total)) && out.iter().any(starts) {
+                self.world.violation(format!("something was started where there is no room: {view:?}"));
             }
         }
         self.owner.scheduler = Some(scheduler);
@@ -273,7 +287,7 @@ impl Run {
     pub(super) fn obey(&mut self, command: Command) {
         match command {
             Command::Send { executor, message } => {
-                self.watch_sent(&message);
+                self.watch_sent(executor, &message);
                 self.world.send_down(executor, message);
             }
             Command::Record(record) => self.record(record),
@@ -286,7 +300,7 @@ impl Run {
             Command::Free(keys) => {
                 self.world.note("an object was removed by the owner");
                 for key in keys {
-                    self.world.store.remove(&key);
+                    self.world.remove(key);
                 }
             }
             Command::Stalled { reason, .. } => self.world.violation(format!("stalled: {reason}")),
@@ -341,13 +355,13 @@ impl Run {
         self.step(Event::JobStarted(Box::new(start)));
     }
 
-    pub(super) fn at_owner(&mut self, epoch: u64, executor: ExecutorId, message: FromExecutor) {
-        if epoch != self.world.epoch {
-            if self.world.rng.random_bool(0.5) {
-                return;
-            }
-            self.world.note("a message came for a former owner");
-        } else if self.members.contains(&executor) {
+    pub(super) fn at_owner(&mut self, epoch: u64, session: u64, executor: ExecutorId, message: FromExecutor) {
+        let late = session != self.world.session(executor);
+        let of_link = matches!(message, FromExecutor::Offer(_) | FromExecutor::Leaving);
+        if (late && of_link) || !self.world.arrives(epoch, session, executor) {
+            return;
+        }
+        if epoch == self.world.epoch && self.members.contains(&executor) {
             self.watch_received(&message);
         }
         match self.owner.resolve(self.world.now_ms, &self.world.programs, &message) {

@@ -50,8 +50,12 @@ impl Trace {
         self.line(now_ms, |line| {
             let show = Show { names };
             match event {
-                Event::ExecutorJoined { offer, .. } => {
-                    let _ = write!(line, "{} joins with {} cpu", offer.executor, offer.cpu_millis);
+                Event::ExecutorJoined { offer, held } => {
+                    let what = (offer.executor, offer.cpu_millis, offer.memory);
+                    let _ = write!(line, "{} joins with {} cpu, {} memory and ", what.0, what.1, what.2);
+                    let held: Vec<String> =
+                        held.iter().map(|held| format!("{} {}", show.key(held.key), held.durable)).collect();
+                    let _ = write!(line, "{held:?}");
                 }
                 Event::ExecutorLeft(id) => line.push_str(&format!("{id} left")),
                 Event::JobStarted(start) => {
@@ -204,6 +208,7 @@ impl Show<'_> {
             FromExecutor::Durable(key) => format!("durable {}", self.key(*key)),
             FromExecutor::Offer(offer) => format!("offers {} cpu, {} memory", offer.cpu_millis, offer.memory),
             FromExecutor::Leaving => "is leaving".to_owned(),
+            FromExecutor::Left => "is gone".to_owned(),
             FromExecutor::Finished { attempt, result, .. } => {
                 let result = match result {
                     Ok(outputs) => outputs.iter().map(|o| self.output(o)).collect::<Vec<_>>().join(", "),

@@ -13,7 +13,11 @@ use fanfold_protocol::{
 };
 use rand::{Rng as _, rngs::SmallRng};
 
-use super::{machine::Machine, plan::Fault, program::Program};
+use super::{
+    machine::Machine,
+    plan::{Fault, Size},
+    program::Program,
+};
 
 /// The bytes of a partition: a number, and what it names.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,11 +31,13 @@ pub struct Data {
 pub enum Happening {
     ToOwner {
         epoch: u64,
+        session: u64,
         executor: ExecutorId,
         message: Box<FromExecutor>,
     },
     ToExecutor {
         epoch: u64,
+        session: u64,
         executor: ExecutorId,
         message: Box<ToExecutor>,
     },
@@ -61,12 +67,26 @@ pub enum Happening {
         executor: ExecutorId,
     },
     Join,
+    /// An executor that lives on dials the owner.
+    Dial(ExecutorId),
+    /// A draining executor looks whether it may go.
+    Drained(ExecutorId),
+    Depart(ExecutorId),
     GatewayUp,
 }
 
 #[derive(Debug)]
 pub struct Node {
     pub offer: Offer,
+    /// The most it has ever offered.
+    pub most: Size,
+    /// How much longer than elsewhere one thing of three takes.
+    pub slow: u64,
+    /// Whether it has a link to the owner.
+    pub linked: bool,
+    pub draining: bool,
+    /// What it has put into the object store.
+    pub uploaded: BTreeSet<StoredKey>,
     pub cache: BTreeMap<StoredKey, Data>,
     /// Keys that are to be dropped wherever they turn up.
     pub freed: BTreeSet<StoredKey>,
@@ -86,6 +106,12 @@ pub struct Machines {
     pub violations: Vec<String>,
     /// Whether every copy that an attempt is told of must be readable: nothing was ever lost.
     pub nothing_lost: bool,
+    /// Whether tasks may be bound to an executor: none of them goes.
+    pub may_bind: bool,
+    /// Counts each executor's links.
+    pub sessions: BTreeMap<ExecutorId, u64>,
+    /// Until when what was on its way over a broken link still arrives.
+    pub cut_links: BTreeMap<(ExecutorId, u64), u64>,
     pub delay_ms: u64,
     pub duplicates: u32,
     pub failed_once: BTreeSet<TaskId>,
@@ -132,6 +158,9 @@ impl Machines {
             seen: BTreeMap::new(),
             violations: Vec::new(),
             nothing_lost: true,
+            may_bind: true,
+            sessions: BTreeMap::new(),
+            cut_links: BTreeMap::new(),
             delay_ms: 0,
             duplicates: 0,
             failed_once: BTreeSet::new(),
@@ -177,7 +206,9 @@ impl Machines {
     }
 
     pub fn compute(&mut self, executor: ExecutorId, attempt: AttemptId, ms: u64) {
-        self.at(self.now_ms + ms, Happening::Computed { executor, attempt });
+        let slow = self.nodes.get(&executor).map_or(1, |node| node.slow);
+        let slow = if slow > 1 && self.rng.random_ratio(1, 3) { slow } else { 1 };
+        self.at(self.now_ms + ms * slow, Happening::Computed { executor, attempt });
     }
 
     fn arrival(&mut self, attempt: Option<AttemptId>, to_owner: bool) -> u64 {
@@ -188,10 +219,47 @@ impl Machines {
         *last
     }
 
+    pub fn session(&self, executor: ExecutorId) -> u64 {
+        self.sessions.get(&executor).copied().unwrap_or_default()
+    }
+
+    /// The executor's link is gone, and with it its attempts and what was on its way.
+    pub fn cut(&mut self, executor: ExecutorId) {
+        let arrives_until_ms = self.now_ms + self.rng.random_range(0..=self.delay_ms);
+        self.cut_links.insert((executor, self.session(executor)), arrives_until_ms);
+        *self.sessions.entry(executor).or_default() += 1;
+        if let Some(node) = self.nodes.get_mut(&executor) {
+            node.linked = false;
+            node.machines.clear();
+        }
+    }
+
+    /// A message to an executor was lost with its link. What it was to drop it drops when it is back; if it never is,
+    /// what it has put into the object store stays there, until its job's prefix is swept.
+    pub fn undelivered(&mut self, message: &ToExecutor) {
+        if let ToExecutor::Free(keys) = message {
+            self.unswept.extend(keys);
+        }
+    }
+
+    /// Whether a message that was sent over that link still arrives.
+    pub fn arrives(&mut self, epoch: u64, session: u64, executor: ExecutorId) -> bool {
+        if session == self.session(executor) {
+            return true;
+        }
+        self.note("a message came late, for a former owner or link");
+        let until_ms = self.cut_links.get(&(executor, session)).copied().unwrap_or_default();
+        if epoch == self.epoch { self.now_ms <= until_ms } else { self.rng.random_bool(0.5) }
+    }
+
     /// Sends a message to the owner.
     pub fn send(&mut self, executor: ExecutorId, attempt: Option<AttemptId>, message: FromExecutor) {
+        if self.nodes.get(&executor).is_some_and(|node| !node.linked) {
+            return;
+        }
         let at_ms = self.arrival(attempt, true);
-        let happening = Happening::ToOwner { epoch: self.epoch, executor, message: Box::new(message) };
+        let (epoch, session) = (self.epoch, self.session(executor));
+        let happening = Happening::ToOwner { epoch, session, executor, message: Box::new(message) };
         if self.duplicates > 0 && self.rng.random_ratio(self.duplicates, 1000) {
             let later = at_ms + self.rng.random_range(0..=100);
             self.at(later, happening.clone());
@@ -202,6 +270,9 @@ impl Machines {
 
     /// Sends a message to an executor.
     pub fn send_down(&mut self, executor: ExecutorId, message: ToExecutor) {
+        if self.nodes.get(&executor).is_some_and(|node| !node.linked) {
+            return self.undelivered(&message); // The owner has not noticed yet that the link is broken.
+        }
         let attempt = match &message {
             ToExecutor::Run(run) => Some(run.attempt),
             ToExecutor::Stop { attempt, .. }
@@ -212,7 +283,8 @@ impl Machines {
         };
         let at_ms = self.arrival(attempt, false);
         let message = Box::new(message);
-        self.at(at_ms, Happening::ToExecutor { epoch: self.epoch, executor, message });
+        let (epoch, session) = (self.epoch, self.session(executor));
+        self.at(at_ms, Happening::ToExecutor { epoch, session, executor, message });
     }
 
     /// What a reader on `executor` gets: from its cache, a peer's, or the object store.
@@ -234,7 +306,12 @@ impl Machines {
 
     pub fn write(&mut self, executor: ExecutorId, key: StoredKey, data: Data, durability: Durability) {
         match durability {
-            Durability::Eager => drop(self.store.insert(key, data.clone())),
+            Durability::Eager => {
+                self.store.insert(key, data.clone());
+                self.nodes.entry(executor).and_modify(|node| {
+                    node.uploaded.insert(key);
+                });
+            }
             Durability::Lazy => self.within(300, Happening::Upload { executor, key }),
             Durability::None => {}
         }
@@ -244,10 +321,21 @@ impl Machines {
     }
 
     pub fn upload(&mut self, executor: ExecutorId, key: StoredKey) {
-        let Some(node) = self.nodes.get(&executor).filter(|node| !node.freed.contains(&key)) else { return };
+        let Some(node) = self.nodes.get_mut(&executor).filter(|node| !node.freed.contains(&key)) else {
+            return;
+        };
         let Some(data) = node.cache.get(&key).cloned() else { return };
         self.store.insert(key, data);
+        node.uploaded.insert(key);
         self.send(executor, None, FromExecutor::Durable(key));
+    }
+
+    /// The owner removes an object.
+    pub fn remove(&mut self, key: StoredKey) {
+        self.store.remove(&key);
+        if self.nodes.values().any(|node| node.cache.contains_key(&key)) {
+            self.unswept.insert(key); // An executor without a link may upload it after this, and never come back.
+        }
     }
 
     pub fn free(&mut self, executor: ExecutorId, keys: &[StoredKey]) {
@@ -272,7 +360,7 @@ impl Machines {
         let generators = node.machines.values().any(|machine| machine.is_generator);
         let computing = node.machines.values().filter(|machine| machine.computes());
         let cpu_millis: u32 = computing.map(|machine| machine.cpu_millis).sum();
-        if memory > node.offer.memory || (!generators && cpu_millis > node.offer.cpu_millis) {
+        if memory > node.most.memory || (!generators && cpu_millis > node.most.cpu_millis) {
             let what = format!("{executor} runs more than it has: {memory} memory, {cpu_millis} cpu");
             self.violation(what);
         }
