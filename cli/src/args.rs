@@ -4,7 +4,13 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{commands::ClientCommand, doctor, failure::Failure, new, up};
+use crate::{
+    cluster,
+    commands::{ClientCommand, infra},
+    doctor,
+    failure::Failure,
+    new, up,
+};
 
 /// Fanfold runs WebAssembly functions over data in object storage.
 #[derive(Debug, Parser)]
@@ -30,6 +36,10 @@ pub struct Cli {
 pub enum Command {
     /// Run the whole platform in this process, with its data in one directory
     Up(up::Args),
+    /// Run a gateway of a cluster: serves REST, owns jobs, schedules
+    Gateway(cluster::GatewayArgs),
+    /// Run an executor of a cluster: runs functions for its gateways
+    Executor(cluster::ExecutorArgs),
     /// Check this machine and say how to fix what it lacks
     Doctor(doctor::Args),
     /// Prepare what a platform needs
@@ -76,6 +86,8 @@ mod tests {
     fn commands_are_understood() {
         for line in [
             "fanfold up --dir d --listen 127.0.0.1:0 --slots 2 --memory 4GiB --json",
+            "fanfold gateway --store s3://bucket/prefix --name g1 --peer 127.0.0.1:0 --redis redis://127.0.0.1:6379",
+            "fanfold executor --store s3://bucket/prefix --gateway 127.0.0.1:7071 --slots 2 --memory 1GiB",
             "fanfold doctor --dir d",
             "fanfold infra bootstrap --store s3://bucket/prefix --endpoint http://127.0.0.1:9000",
             "fanfold new hello --template task",
@@ -108,6 +120,8 @@ mod tests {
         for (line, kind) in [
             ("fanfold infra bootstrap --store ftp://x", ErrorKind::ValueValidation),
             ("fanfold up", ErrorKind::MissingRequiredArgument),
+            ("fanfold gateway --store s3://bucket --name G/1", ErrorKind::ValueValidation),
+            ("fanfold executor --store s3://bucket", ErrorKind::MissingRequiredArgument),
             ("fanfold up --dir d --slots 0", ErrorKind::ValueValidation),
             ("fanfold up --dir d --memory lots", ErrorKind::ValueValidation),
             ("fanfold logs 17", ErrorKind::ValueValidation),

@@ -55,6 +55,10 @@ pub fn fix(code: Code) -> &'static str {
         Code::Corrupt => "restore the data from its source; the platform's log names the file",
         Code::Cancelled => "run it again if that was not meant",
         Code::Storage => "look at the platform's log; its directory may be unreachable",
+        Code::Protocol => "run the same release of fanfold in every process of the cluster",
+        Code::Unreachable => {
+            "look whether that process runs, and whether its address can be reached from here"
+        }
         Code::DiskFull => "free space on the platform's disk",
         Code::Internal => "look at the platform's log and report this",
     }

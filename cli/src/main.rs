@@ -4,6 +4,7 @@
 //! what the command needs, run it, tell how it ended.
 
 mod args;
+mod cluster;
 mod commands;
 mod doctor;
 mod failure;
@@ -36,6 +37,8 @@ fn main() -> ExitCode {
     let out = Output { json };
     let ended = match command {
         Command::Up(args) => up::run(&args, out),
+        Command::Gateway(args) => cluster::gateway(&args, out),
+        Command::Executor(args) => cluster::executor(&args, out),
         Command::Doctor(args) => doctor::run(&args, out),
         Command::Infra(command) => runtime::client(commands::infra::run(command, out)),
         Command::New(args) => new::run(&args, out),

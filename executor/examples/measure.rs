@@ -20,7 +20,7 @@ use fanfold_protocol::{
 use fanfold_store::Store;
 use http::Request;
 use http_body_util::{BodyExt, Empty};
-use tokio::{sync::mpsc, task::JoinSet};
+use tokio::task::JoinSet;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -34,7 +34,7 @@ async fn main() -> Result<()> {
     let component = store.put_component(fs::read(&path)?.into()).await?;
     let config = Config { compiler: vec![child()?.into()], ..Config::default() };
 
-    let executor = Executor::start(config.clone(), store.clone(), mpsc::channel(1).0).await?;
+    let executor = Executor::start(config.clone(), store.clone()).await?;
     let info = executor.prepare(component).await?;
     println!(
         r#"{{"measure":"compile","component_bytes":{},"compiled_bytes":{},"us":{}}}"#,

@@ -34,7 +34,7 @@ async fn main() {
     let fixture = Fixture::start(Config::default(), Store::in_memory(), common::guest()).await;
     let (version, executor, function) =
         (fixture.function.version, fixture.executor.clone(), fixture.function);
-    let mut owner = Owner::new(fixture.executor, fixture.events);
+    let mut owner = Owner::new(fixture.session, fixture.events);
     let only = std::env::args().nth(1);
     let wanted = |name: &str| only.as_deref().is_none_or(|only| only == name);
     for _ in 0..3 {

@@ -6,7 +6,8 @@ use fanfold_protocol::{
     Digest, Error,
     direct::{Calling, DirectLane, Failed, Running},
     function::{ComponentInfo, FunctionVersion},
-    message::{FromExecutor, Offer, ToExecutor},
+    link::{Held, ShardTag},
+    message::{FromExecutor, Offer},
 };
 use fanfold_store::Store;
 use tokio::sync::mpsc;
@@ -20,7 +21,7 @@ use crate::{
     load::{self, Loader},
     sandbox::LogSink,
     task,
-    worker::Worker,
+    worker::{Worker, session::Session},
 };
 
 /// Open files: as many components as are kept loaded, and as many connections and files again.
@@ -51,28 +52,24 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// Makes the engine and starts the scheduled lane. What that lane has to say goes to `events`.
+    /// Makes the engine and starts the scheduled lane, which works for whoever is [attached](Executor::attach).
     ///
     /// # Errors
     /// [`fanfold_protocol::Kind::Platform`] where this machine cannot run the engine, or the store cannot be read.
-    pub async fn start(
-        config: Config,
-        store: Store,
-        events: mpsc::Sender<FromExecutor>,
-    ) -> Result<Self, Error> {
+    pub async fn start(config: Config, store: Store) -> Result<Self, Error> {
         raise_files();
         let engine = Arc::new(Engine::start()?);
         let loader = Loader::new(&config, engine.clone(), store.clone()).await?;
         let tasks = Arc::new(task::Environment {
             executor: config.executor,
-            cache: Cache::new(store.clone(), config.cache_memory),
+            cache: Cache::new(store.clone(), config.executor, config.cache_memory),
             store: store.clone(),
             reads: TaskTracker::new(),
         });
         let shared = Arc::new(Shared { config, engine, store, loader, tasks });
         let direct = Arc::new(Direct::new(shared.clone()));
         let scheduled = Arc::new(Direct::charged(shared.clone()));
-        let worker = Worker::start(shared.clone(), scheduled.clone(), events)?;
+        let worker = Worker::start(shared.clone(), scheduled.clone())?;
         Ok(Self { shared, direct, scheduled, worker })
     }
 
@@ -87,12 +84,34 @@ impl Executor {
         }
     }
 
-    /// Hands it a message of the scheduled lane.
+    /// Works for the owner of a shard from now on, until the session is dropped. What its attempts have to say goes to
+    /// `events`; uploads of partitions of the shard's jobs are announced there, too.
+    pub fn attach(&self, shard: ShardTag, events: mpsc::Sender<FromExecutor>) -> Session {
+        self.worker.attach(shard, events)
+    }
+
+    /// Partitions of a shard's jobs, or of all, that were made here and are still here.
+    pub fn held(&self, shard: Option<ShardTag>) -> Vec<Held> {
+        self.worker.held(shard)
+    }
+
+    /// Starts no further attempts, waits until those that run have ended, and uploads what only this executor has.
+    /// Attempts that are assigned meanwhile end with `draining`.
     ///
     /// # Errors
-    /// [`fanfold_protocol::Code::Draining`] after [`Executor::stop`].
-    pub async fn send(&self, message: ToExecutor) -> Result<(), Error> {
-        self.worker.send(message)
+    /// Where a partition cannot be uploaded; it is made again elsewhere when somebody needs it.
+    pub async fn drain(&self) -> Result<(), Error> {
+        self.worker.drain().await
+    }
+
+    /// A function version out of the store.
+    pub(crate) async fn version(&self, version: Digest) -> Result<Arc<FunctionVersion>, Error> {
+        self.shared.store.version(version).await
+    }
+
+    /// The partition cache.
+    pub(crate) fn cache(&self) -> &Cache {
+        &self.shared.tasks.cache
     }
 
     /// Stops what still runs, in both lanes, and waits until it is gone. The caller drains first.

@@ -20,9 +20,11 @@ pub mod direct;
 pub mod task;
 pub mod cache;
 pub mod worker;
+pub mod peer;
 #[cfg(test)]
 mod testing;
 
 pub use compile::compile_child;
 pub use config::Config;
 pub use executor::Executor;
+pub use worker::session::Session;

@@ -11,7 +11,6 @@ use fanfold_protocol::{
 use fanfold_store::Store;
 use http::Request;
 use http_body_util::{BodyExt, Full};
-use tokio::sync::mpsc;
 
 use crate::{Config, Executor};
 
@@ -28,9 +27,7 @@ impl Fixture {
 
     pub(crate) async fn with(config: Config) -> Self {
         let store = Store::in_memory();
-        // Nobody listens to the scheduled lane here.
-        let (events, _) = mpsc::channel(1);
-        let executor = Executor::start(config, store.clone(), events).await.unwrap();
+        let executor = Executor::start(config, store.clone()).await.unwrap();
         Self { executor, store }
     }
 

@@ -19,7 +19,7 @@ use http_body_util::{BodyExt as _, Full};
 async fn start(entry: &str, args: Vec<Value>) -> (Owner, Assignment) {
     let fixture = Fixture::with_guest().await;
     let assignment = root(fixture.function.version, entry, args);
-    (Owner::new(fixture.executor, fixture.events), assignment)
+    (Owner::new(fixture.session, fixture.events), assignment)
 }
 
 async fn run(entry: &str, args: Vec<Value>) -> Result<Vec<Output>, Error> {
@@ -89,7 +89,7 @@ async fn only_answers_that_could_differ_are_numbered_for_the_record() {
 async fn partitions_pass_from_task_to_task() {
     let fixture = Fixture::with_guest().await;
     let version = fixture.function.version;
-    let mut owner = Owner::new(fixture.executor.clone(), fixture.events);
+    let mut owner = Owner::new(fixture.session, fixture.events);
     let written = owner.run(root(version, "write", vec![inline(&[3])])).await;
     let output = written.result.unwrap().remove(0);
     let partition = stored(&output);
@@ -114,11 +114,7 @@ async fn partitions_pass_from_task_to_task() {
 async fn a_lost_copy_is_made_again_behind_the_guests_back() {
     let mut fixture = Fixture::with_guest().await;
     let version = fixture.function.version;
-    fixture
-        .executor
-        .send(ToExecutor::Run(Box::new(root(version, "write", vec![inline(&[2])]))))
-        .await
-        .unwrap();
+    fixture.session.send(ToExecutor::Run(Box::new(root(version, "write", vec![inline(&[2])])))).unwrap();
     let output = finished(fixture.events.recv().await).unwrap().remove(0);
     // The reader is told of a copy that nobody has; of the good one only when it asks.
     let mut gone = stored(&output).clone();
@@ -127,12 +123,12 @@ async fn a_lost_copy_is_made_again_behind_the_guests_back() {
     let mut reader = root(version, "read", vec![]);
     reader.args = vec![Argument { value: Value::Partition(id), output: Some(Output::Stored(gone.clone())) }];
     let attempt = reader.attempt;
-    fixture.executor.send(ToExecutor::Run(Box::new(reader))).await.unwrap();
+    fixture.session.send(ToExecutor::Run(Box::new(reader))).unwrap();
     assert_eq!(fixture.events.recv().await, Some(FromExecutor::Lost { attempt, key: gone.key }));
     let Some(FromExecutor::Wait { wait, on, .. }) = fixture.events.recv().await else { panic!("no wait") };
     assert_eq!(on, [id]);
     let woken = ToExecutor::Woken { attempt, wait, ready: vec![(0, Ok(output))] };
-    fixture.executor.send(woken).await.unwrap();
+    fixture.session.send(woken).unwrap();
     let outputs = finished(fixture.events.recv().await).unwrap();
     assert_eq!(common::bytes(&outputs[0])[8..], [0, 1]);
 }
@@ -153,7 +149,7 @@ async fn a_put_partition_can_be_passed_on() {
 #[tokio::test]
 async fn eager_outputs_are_durable_before_they_are_announced() {
     let fixture = Fixture::with_guest().await;
-    let mut owner = Owner::new(fixture.executor, fixture.events);
+    let mut owner = Owner::new(fixture.session, fixture.events);
     let mut assignment = root(fixture.function.version, "big", vec![]);
     assignment.durability = Durability::Eager;
     let outputs = owner.run(assignment).await.result.unwrap();
@@ -185,15 +181,15 @@ async fn a_computing_guest_is_stopped_and_timed_out() {
     let mut fixture = Fixture::with_guest().await;
     let mut assignment = root(fixture.function.version, "loop", vec![]);
     assignment.timeout_ms = 20;
-    fixture.executor.send(ToExecutor::Run(Box::new(assignment.clone()))).await.unwrap();
+    fixture.session.send(ToExecutor::Run(Box::new(assignment.clone()))).unwrap();
     let error = finished(fixture.events.recv().await).unwrap_err();
     assert_eq!((error.kind, error.code), (Kind::Limit, Code::Timeout));
     assignment.attempt.number = 2;
     assignment.timeout_ms = 60_000;
     let attempt = assignment.attempt;
-    fixture.executor.send(ToExecutor::Run(Box::new(assignment))).await.unwrap();
+    fixture.session.send(ToExecutor::Run(Box::new(assignment))).unwrap();
     let why = Error::new(Kind::Platform, Code::Cancelled, "somebody changed their mind");
-    fixture.executor.send(ToExecutor::Stop { attempt, error: why.clone() }).await.unwrap();
+    fixture.session.send(ToExecutor::Stop { attempt, error: why.clone() }).unwrap();
     assert_eq!(finished(fixture.events.recv().await), Err(why));
 }
 
@@ -203,13 +199,13 @@ async fn generators_are_held_back_until_somebody_takes() {
     let mut assignment = root(fixture.function.version, "generate", vec![inline(&[20])]);
     (assignment.generator, assignment.outputs) = (true, 0);
     let attempt = assignment.attempt;
-    fixture.executor.send(ToExecutor::Run(Box::new(assignment))).await.unwrap();
+    fixture.session.send(ToExecutor::Run(Box::new(assignment))).unwrap();
     for n in 0..limit::GENERATOR_AHEAD_MAX {
         let message = fixture.events.recv().await;
         assert!(matches!(message, Some(FromExecutor::Yield { output, .. }) if output == n), "{message:?}");
     }
     assert!(fixture.events.try_recv().is_err());
-    fixture.executor.send(ToExecutor::MayYield { attempt, below: 20 }).await.unwrap();
+    fixture.session.send(ToExecutor::MayYield { attempt, below: 20 }).unwrap();
     for n in limit::GENERATOR_AHEAD_MAX..20 {
         let message = fixture.events.recv().await;
         assert!(matches!(message, Some(FromExecutor::Yield { output, .. }) if output == n), "{message:?}");
@@ -221,12 +217,12 @@ async fn generators_are_held_back_until_somebody_takes() {
 async fn what_an_attempt_stored_goes_with_it() {
     let config = Config { cache_memory: 4 << 20, ..Config::default() };
     let fixture = Fixture::start(config, Store::in_memory(), common::guest()).await;
-    let mut owner = Owner::new(fixture.executor.clone(), fixture.events);
+    let mut owner = Owner::new(fixture.session.clone(), fixture.events);
     // More than the cache holds, one after the other: each is freed before the next, and none is uploaded.
     for _ in 0..5 {
         let end = owner.run(root(fixture.function.version, "write", vec![inline(&[3])])).await;
         let key = stored(&end.result.unwrap()[0]).key;
-        fixture.executor.send(ToExecutor::Free(vec![key])).await.unwrap();
+        fixture.session.send(ToExecutor::Free(vec![key])).unwrap();
     }
     let kept = owner.run(root(fixture.function.version, "write", vec![inline(&[3])])).await;
     // Another one does not fit beside it: the first is written to the store to make room.
@@ -241,10 +237,10 @@ async fn what_an_attempt_stored_goes_with_it() {
 async fn stopping_ends_what_runs_and_says_so() {
     let mut fixture = Fixture::with_guest().await;
     let assignment = root(fixture.function.version, "loop", vec![]);
-    fixture.executor.send(ToExecutor::Run(Box::new(assignment.clone()))).await.unwrap();
+    fixture.session.send(ToExecutor::Run(Box::new(assignment.clone()))).unwrap();
     fixture.executor.clone().stop().await;
     assert_eq!(finished(fixture.events.recv().await).unwrap_err().code, Code::Draining);
-    let late = fixture.executor.send(ToExecutor::Run(Box::new(assignment))).await;
+    let late = fixture.session.send(ToExecutor::Run(Box::new(assignment)));
     assert_eq!(late.unwrap_err().code, Code::Draining);
 }
 

@@ -5,11 +5,15 @@ use std::{
     time::Duration,
 };
 
+use fanfold_protocol::link::ShardName;
+
 pub use crate::price::Prices;
 
 /// Configuration of one gateway process.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// Its name, and that of the journal shard it owns.
+    pub shard: ShardName,
     /// Where to listen. Port 0 takes a free one; see [`crate::Gateway::local_addr`].
     pub listen: SocketAddr,
     /// The bearer token that every request but `/healthz` and `/readyz` must carry. `None`: none is asked for.
@@ -35,6 +39,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
+            shard: ShardName::default(),
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)),
             token: None,
             connections_max: 8192,

@@ -9,6 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     auth::Auth,
+    cluster::{Executors, Listener, Shard},
     config::Config,
     direct::RecentLogs,
     idempotency::Keys,
@@ -20,14 +21,15 @@ use crate::{
     shared::{Draining, Shared},
 };
 
-/// The journal shard of the one gateway there is.
-const SHARD: &str = "g0";
-
 /// A running gateway.
 pub struct Gateway {
     server: Server,
     shared: Arc<Shared>,
     registry: Task,
+    /// The owner's epoch.
+    epoch: u64,
+    /// Where executors dial, if they may.
+    listener: Option<Listener>,
 }
 
 /// The registry's task and what ends it.
@@ -48,11 +50,12 @@ impl Gateway {
         direct: Arc<dyn DirectLane>,
         executors: Vec<ExecutorLink>,
     ) -> Result<Self, Error> {
-        let (journal, records) = Journal::open(&store, SHARD).await?;
+        let (journal, records) = Journal::open(&store, config.shard.as_str()).await?;
+        let epoch = journal.epoch();
         let (catalog, state) = fold(records);
         let appender = Appender::default();
         let (registry, task) = start_registry(catalog, appender.clone());
-        let owned = owner::Config { drain: config.drain };
+        let owned = owner::Config { drain: config.drain, shard: config.shard.tag() };
         let owner = Owner::start(owned, store.clone(), journal, registry.clone(), state, executors).await?;
         owner.connect(&appender);
         let shared = Arc::new(Shared {
@@ -71,13 +74,29 @@ impl Gateway {
         let router = routes::router(Arc::clone(&shared));
         let server = Server::start(Front { shared: Arc::clone(&shared), router }).await;
         match server {
-            Ok(server) => Ok(Self { server, shared, registry: task }),
+            Ok(server) => Ok(Self { server, shared, registry: task, epoch, listener: None }),
             Err(error) => {
                 shared.owner.clone().stop().await;
                 task.end().await;
                 Err(error)
             }
         }
+    }
+
+    /// Lets executors of other processes dial it at `address`; those that are linked are in `executors`. Where it listens.
+    ///
+    /// # Errors
+    /// `platform` / `unreachable` where the address cannot be had.
+    pub async fn listen(&mut self, address: SocketAddr, executors: Executors) -> Result<SocketAddr, Error> {
+        let name = self.shared.config.shard.clone();
+        let shard = Shard { name, epoch: self.epoch, owner: self.shared.owner.clone() };
+        let listener = Listener::start(address, shard, executors).await?;
+        Ok(self.listener.insert(listener).address())
+    }
+
+    /// The epoch under which it owns its shard.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     /// Where it listens.
@@ -100,11 +119,14 @@ impl Gateway {
     /// deadline, then cancels them; ends the registry's and the owner's task. What was accepted goes on after the next
     /// start.
     pub async fn shutdown(self) {
-        let Self { server, shared, registry } = self;
+        let Self { server, shared, registry, listener, .. } = self;
         shared.draining.begin();
         server.shutdown(shared.config.drain).await;
         registry.end().await;
         shared.owner.clone().stop().await;
+        if let Some(listener) = listener {
+            listener.stop().await;
+        }
     }
 }
 

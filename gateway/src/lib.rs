@@ -9,6 +9,7 @@ pub mod config;
 
 pub mod owner;
 pub mod registry;
+pub mod cluster;
 
 mod direct;
 mod gateway;

@@ -78,6 +78,7 @@ pub enum Code {
     DeadLetter,
     // conflict
     Fenced,
+    Protocol,
     DirectoryInUse,
     IdempotencyKey,
     AlreadyFinished,
@@ -109,6 +110,7 @@ pub enum Code {
     Cancelled,
     Storage,
     DiskFull,
+    Unreachable,
     Internal,
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use crate::{Code, Error, Kind, limit};
+use crate::{Code, Error, Kind, limit, link::ShardTag};
 
 /// One invocation from outside and the tree of tasks under it. Its invocation id is the same value.
 ///
@@ -15,6 +15,24 @@ use crate::{Code, Error, Kind, limit};
 #[serde(transparent)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(value_type = String, format = "uuid"))]
 pub struct JobId(pub Uuid);
+
+impl JobId {
+    /// The id of a job accepted at `at_ms` (Unix milliseconds) into the journal shard with this tag; `random` makes it
+    /// unique. Its last two bytes are the tag, so that everybody can tell whose it is.
+    pub fn new(at_ms: u64, shard: ShardTag, random: [u8; 8]) -> Self {
+        let [high, low] = shard.0.to_be_bytes();
+        let mut bytes = [0; 10];
+        bytes[..8].copy_from_slice(&random);
+        (bytes[8], bytes[9]) = (high, low);
+        Self(uuid::Builder::from_unix_timestamp_millis(at_ms, &bytes).into_uuid())
+    }
+
+    /// The tag of its shard.
+    pub fn shard(self) -> ShardTag {
+        let bytes = self.0.as_bytes();
+        ShardTag(u16::from_be_bytes([bytes[14], bytes[15]]))
+    }
+}
 
 /// A task: 16 bytes, known before it runs and equal on replay.
 ///

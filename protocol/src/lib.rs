@@ -11,10 +11,12 @@ pub mod function;
 pub mod value;
 pub mod call;
 pub mod message;
+pub mod link;
 pub mod cluster;
 pub mod record;
 pub mod rest;
 pub mod direct;
+pub mod remote;
 
 pub use error::{Code, Error, Kind};
 pub use id::{AttemptId, Digest, ExecutorId, FunctionName, JobId, PartitionId, TaskId};

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     AttemptId, Digest, Error, ExecutorId, JobId, PartitionId, TaskId,
     call::{Call, Durability},
+    link::Peer,
     value::{Output, StoredKey, Value},
 };
 
@@ -122,6 +123,8 @@ pub enum ToExecutor {
     },
     /// Nothing refers to these any more: drop every copy, also in the object store.
     Free(Vec<StoredKey>),
+    /// Other executors came, went or moved.
+    Peers(Vec<Peer>),
 }
 
 /// From executor to owner.
@@ -207,6 +210,13 @@ pub enum FromExecutor {
     },
     /// A lazily stored partition reached the object store.
     Durable(StoredKey),
+    /// What it offers has changed; what runs goes on.
+    Offer(Offer),
+    /// It takes no new attempts, finishes what runs, uploads what only it has, and leaves. Attempts that were assigned
+    /// and have not begun end with `draining` and are run elsewhere, without counting.
+    Leaving,
+    /// Its last message: the owner closes the link.
+    Left,
     /// The attempt's end.
     Finished {
         /// Which.

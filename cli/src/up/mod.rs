@@ -1,8 +1,8 @@
 //! `fanfold up`: the whole platform in one process, with its data in one directory.
 
-mod machine;
-mod platform;
-mod signals;
+pub mod machine;
+pub mod platform;
+pub mod signals;
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -10,6 +10,7 @@ use std::{
     path::PathBuf,
 };
 
+use fanfold_protocol::ExecutorId;
 use serde_json::json;
 
 use crate::{failure::Failure, output::Output, units};
@@ -29,24 +30,10 @@ pub struct Args {
     /// Address to serve REST on; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:7070")]
     listen: SocketAddr,
-    /// Tasks that compute at once [default: this machine's cpus]
-    #[arg(long)]
-    slots: Option<NonZeroU32>,
-    /// Memory for functions, such as 4GiB [default: three quarters of what this machine or its cgroup has]
-    #[arg(long, value_parser = units::parse_bytes)]
-    memory: Option<u64>,
-    /// Memory for partitions that tasks hand to each other, out of --memory [default: an eighth of it]
-    #[arg(long, value_parser = units::parse_bytes)]
-    cache_memory: Option<u64>,
-    /// Ask every client for the token in this environment variable
-    #[arg(long, value_name = "NAME")]
-    token_env: Option<String>,
-    /// Serve other machines without asking for a token
-    #[arg(long, conflicts_with = "token_env")]
-    insecure: bool,
-    /// Let functions reach private addresses that their manifest allows; for development
-    #[arg(long)]
-    allow_private_egress: bool,
+    #[command(flatten)]
+    capacity: Capacity,
+    #[command(flatten)]
+    access: Access,
     /// What to log on stderr: error, warn, info, debug, or directives like `fanfold_gateway=debug`
     #[arg(long, env = "FANFOLD_LOG", hide_env_values = true, default_value = "info")]
     log: String,
@@ -71,35 +58,57 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// What clients must know.
     pub token: Option<String>,
-    /// Tasks that compute at once.
-    pub slots: u32,
-    /// Bytes for functions.
-    pub memory: u64,
-    /// Bytes for partitions.
-    pub cache_memory: u64,
-    /// Whether functions may reach private addresses.
-    pub allow_private_egress: bool,
+    /// What runs functions.
+    pub executor: fanfold_executor::Config,
+}
+
+/// What an executor may use of this machine.
+#[derive(Debug, clap::Args)]
+pub struct Capacity {
+    /// Tasks that compute at once [default: this machine's cpus]
+    #[arg(long)]
+    slots: Option<NonZeroU32>,
+    /// Memory for functions, such as 4GiB [default: three quarters of what this machine or its cgroup has]
+    #[arg(long, value_parser = units::parse_bytes)]
+    memory: Option<u64>,
+    /// Memory for partitions that tasks hand to each other, out of --memory [default: an eighth of it]
+    #[arg(long, value_parser = units::parse_bytes)]
+    cache_memory: Option<u64>,
+    /// Let functions reach private addresses that their manifest allows; for development
+    #[arg(long)]
+    allow_private_egress: bool,
+}
+
+impl Capacity {
+    /// An executor with this capacity.
+    pub fn executor(&self, executor: ExecutorId) -> Result<fanfold_executor::Config, Failure> {
+        let memory = self.memory.unwrap_or_else(|| available_memory() / 4 * 3);
+        let cache_memory = self.cache_memory.unwrap_or(memory / 8);
+        if memory < MEMORY_MIN {
+            let (given, min) = (units::bytes(memory), units::bytes(MEMORY_MIN));
+            let what = format!("--memory {given} is too little to run functions in");
+            return Err(Failure::usage(what, format!("give it {min} or more")));
+        }
+        if cache_memory >= memory {
+            return Err(Failure::usage("--cache-memory leaves nothing of --memory", "make it smaller"));
+        }
+        Ok(fanfold_executor::Config {
+            executor,
+            slots: self.slots.map_or_else(machine::cpus, NonZeroU32::get),
+            memory: memory - cache_memory,
+            cache_memory,
+            compiler: vec!["/proc/self/exe".into(), "compile-component".into()],
+            allow_private_egress: self.allow_private_egress,
+        })
+    }
 }
 
 fn settings(args: &Args) -> Result<Settings, Failure> {
-    let memory = args.memory.unwrap_or_else(|| available_memory() / 4 * 3);
-    let cache_memory = args.cache_memory.unwrap_or(memory / 8);
-    if memory < MEMORY_MIN {
-        let (given, min) = (units::bytes(memory), units::bytes(MEMORY_MIN));
-        let what = format!("--memory {given} is too little to run functions in");
-        return Err(Failure::usage(what, format!("give it {min} or more")));
-    }
-    if cache_memory >= memory {
-        return Err(Failure::usage("--cache-memory leaves nothing of --memory", "make it smaller"));
-    }
     Ok(Settings {
         dir: args.dir.clone(),
         listen: args.listen,
-        token: token(args)?,
-        slots: args.slots.map_or_else(machine::cpus, NonZeroU32::get),
-        memory: memory - cache_memory,
-        cache_memory,
-        allow_private_egress: args.allow_private_egress,
+        token: args.access.token(args.listen)?,
+        executor: args.capacity.executor(ExecutorId(1))?,
     })
 }
 
@@ -107,8 +116,13 @@ fn settings(args: &Args) -> Result<Settings, Failure> {
 fn check_place(args: &Args) -> Result<(), Failure> {
     std::fs::create_dir_all(&args.dir)
         .map_err(|e| Failure::file(&args.dir, &e).fix("choose another --dir"))?;
-    TcpListener::bind(args.listen).map(drop).map_err(|error| {
-        let what = format!("cannot serve on {}: {}", args.listen, error.kind());
+    check_address(args.listen)
+}
+
+/// Whether REST can be served there.
+pub fn check_address(listen: SocketAddr) -> Result<(), Failure> {
+    TcpListener::bind(listen).map(drop).map_err(|error| {
+        let what = format!("cannot serve on {listen}: {}", error.kind());
         Failure::new(
             what,
             "a platform may be running there; choose another --listen address, or port 0 for a free one",
@@ -116,28 +130,43 @@ fn check_place(args: &Args) -> Result<(), Failure> {
     })
 }
 
-fn token(args: &Args) -> Result<Option<String>, Failure> {
-    match &args.token_env {
-        Some(name) => match std::env::var(name) {
-            Ok(token) if token.len() >= 16 => Ok(Some(token)),
-            Ok(_) => Err(Failure::usage(
-                format!("the token in {name} is too short to be secret"),
-                "use 16 or more random characters: `openssl rand -hex 32`",
+/// Who may ask a gateway.
+#[derive(Debug, clap::Args)]
+pub struct Access {
+    /// Ask every client for the token in this environment variable
+    #[arg(long, value_name = "NAME")]
+    token_env: Option<String>,
+    /// Serve other machines without asking for a token
+    #[arg(long, conflicts_with = "token_env")]
+    insecure: bool,
+}
+
+impl Access {
+    /// The token that clients of a gateway on `listen` must have.
+    pub fn token(&self, listen: SocketAddr) -> Result<Option<String>, Failure> {
+        match &self.token_env {
+            Some(name) => match std::env::var(name) {
+                Ok(token) if token.len() >= 16 => Ok(Some(token)),
+                Ok(_) => Err(Failure::usage(
+                    format!("the token in {name} is too short to be secret"),
+                    "use 16 or more random characters: `openssl rand -hex 32`",
+                )),
+                Err(_) => Err(Failure::usage(
+                    format!("{name} is not set"),
+                    format!("export {name}, or drop --token-env"),
+                )),
+            },
+            None if listen.ip().is_loopback() || self.insecure => Ok(None),
+            None => Err(Failure::usage(
+                format!("{listen} can be reached from other machines, and no token protects it"),
+                "add --token-env NAME, or --insecure if a private network protects it",
             )),
-            Err(_) => Err(Failure::usage(
-                format!("{name} is not set"),
-                format!("export {name}, or drop --token-env"),
-            )),
-        },
-        None if args.listen.ip().is_loopback() || args.insecure => Ok(None),
-        None => Err(Failure::usage(
-            format!("{} can be reached from other machines, and no token protects it", args.listen),
-            "add --token-env NAME, or --insecure if a private network protects it",
-        )),
+        }
     }
 }
 
-fn start_log(directives: &str) -> Result<(), Failure> {
+/// Starts the log on stderr.
+pub fn start_log(directives: &str) -> Result<(), Failure> {
     let filter = tracing_subscriber::EnvFilter::try_new(directives)
         .map_err(|e| Failure::usage(format!("--log {directives}: {e}"), "use error, warn, info or debug"))?;
     let stderr = std::io::IsTerminal::is_terminal(&std::io::stderr());

@@ -5,12 +5,13 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use fanfold_executor::Executor;
+use fanfold_executor::{Executor, Session};
 use fanfold_gateway::{Gateway, owner::ExecutorLink};
 use fanfold_protocol::{
-    Error, ExecutorId,
+    Error,
     direct::DirectLane,
     limit::MESSAGE_QUEUE_MAX,
+    link::ShardTag,
     message::{Offer, ToExecutor},
 };
 use fanfold_store::Store;
@@ -24,9 +25,9 @@ use super::{Settings, signals::Signals};
 use crate::failure::Failure;
 
 /// How long the threads of blocking work may take to end once everything is joined.
-const RUNTIME_END: Duration = Duration::from_secs(2);
+pub const RUNTIME_END: Duration = Duration::from_secs(2);
 /// What a shell shows for a process that was interrupted.
-const ABORTED: i32 = 130;
+pub const ABORTED: i32 = 130;
 
 /// A running platform.
 pub struct Platform {
@@ -56,13 +57,14 @@ impl Platform {
         let store = gateway_runtime.block_on(Store::open_dir(&settings.dir)).map_err(starting)?;
 
         let (events, from) = mpsc::channel(MESSAGE_QUEUE_MAX);
-        let executor = Executor::start(executor_config(settings), store.clone(), events);
+        let executor = Executor::start(settings.executor.clone(), store.clone());
         let executor = executor_runtime.block_on(executor).map_err(starting)?;
+        let session = executor.attach(ShardTag::of("g0"), events);
         let (to, messages) = mpsc::channel(MESSAGE_QUEUE_MAX);
-        let pump = executor_runtime.spawn(pump(messages, executor.clone()));
+        let pump = executor_runtime.spawn(pump(messages, session));
 
         let offer = executor.offer();
-        let link = ExecutorLink { offer: offer.clone(), to, from };
+        let link = ExecutorLink { offer: offer.clone(), held: Vec::new(), peer: None, to, from };
         let lane: Arc<dyn DirectLane> = Arc::new(executor.clone());
         let gateway = Gateway::start(gateway_config(settings), store, lane, vec![link]);
         let gateway = gateway_runtime.block_on(gateway).map_err(starting)?;
@@ -111,7 +113,7 @@ impl Platform {
 }
 
 /// Waits for a reason to stop; answers it where it is a failure.
-async fn serve(gateway: &Gateway, signals: &mut Signals) -> Option<Error> {
+pub async fn serve(gateway: &Gateway, signals: &mut Signals) -> Option<Error> {
     tokio::select! {
         signal = signals.next() => {
             tracing::info!(signal, "draining: running requests may finish; a second signal aborts");
@@ -137,28 +139,17 @@ impl Roles {
 }
 
 /// Hands the owner's messages on in order, until the owner is gone or the executor stops.
-async fn pump(mut messages: mpsc::Receiver<ToExecutor>, executor: Executor) {
+async fn pump(mut messages: mpsc::Receiver<ToExecutor>, session: Session) {
     while let Some(message) = messages.recv().await {
-        if executor.send(message).await.is_err() {
+        if session.send(message).is_err() {
             return;
         }
     }
 }
 
-fn runtime(name: &str) -> Result<Runtime, Failure> {
+pub fn runtime(name: &str) -> Result<Runtime, Failure> {
     let built = Builder::new_multi_thread().thread_name(format!("fanfold-{name}")).enable_all().build();
     built.map_err(|e| Failure::new(format!("cannot start threads: {e}"), "raise `ulimit -u` and `ulimit -n`"))
-}
-
-fn executor_config(settings: &Settings) -> fanfold_executor::Config {
-    fanfold_executor::Config {
-        executor: ExecutorId(1),
-        slots: settings.slots,
-        memory: settings.memory,
-        cache_memory: settings.cache_memory,
-        compiler: vec!["/proc/self/exe".into(), "compile-component".into()],
-        allow_private_egress: settings.allow_private_egress,
-    }
 }
 
 fn gateway_config(settings: &Settings) -> fanfold_gateway::Config {
@@ -169,6 +160,6 @@ fn gateway_config(settings: &Settings) -> fanfold_gateway::Config {
     }
 }
 
-fn starting(error: Error) -> Failure {
+pub fn starting(error: Error) -> Failure {
     Failure::platform(&error).during("cannot start")
 }

@@ -20,9 +20,10 @@ use std::{
 
 use bytes::Bytes;
 use fanfold_protocol::{
-    Code, Error, Kind,
+    Code, Error, ExecutorId, Kind,
     call::Durability,
     limit,
+    link::Held,
     value::{Stored, StoredKey},
 };
 use fanfold_store::{Index, Store};
@@ -34,6 +35,8 @@ pub use segments::{Growing, SEGMENT_BYTES, Segments};
 pub use tier::Cached;
 use tier::{Left, Tier};
 
+use crate::peer::Peers;
+
 /// A handle to the cache; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Cache(Arc<Inner>);
@@ -43,6 +46,7 @@ struct Inner {
     budget: Arc<Budget>,
     tier: Mutex<Tier>,
     store: Store,
+    peers: Peers,
     /// Objects to remove.
     garbage: Mutex<Vec<StoredKey>>,
     /// Why the last upload failed; `None` after one that did not.
@@ -56,8 +60,17 @@ struct Inner {
 pub enum Partition {
     /// All of it is in memory.
     Memory(Arc<Cached>),
-    /// It is in the object store.
-    Store(StoredKey, Arc<Index>),
+    /// It is elsewhere.
+    Away(Arc<Away>),
+}
+
+/// A partition that is read range by range.
+#[derive(Debug)]
+pub struct Away {
+    key: StoredKey,
+    index: Index,
+    /// The executor that has it, if it is read from there.
+    peer: Option<Arc<str>>,
 }
 
 impl Partition {
@@ -65,18 +78,19 @@ impl Partition {
     pub fn index(&self) -> &Index {
         match self {
             Self::Memory(cached) => &cached.index,
-            Self::Store(_, index) => index,
+            Self::Away(away) => &away.index,
         }
     }
 }
 
 impl Cache {
     /// A cache of `memory` bytes over `store`. Uploads happen only while [`Cache::run`] does.
-    pub fn new(store: Store, memory: u64) -> Self {
+    pub fn new(store: Store, executor: ExecutorId, memory: u64) -> Self {
         Self(Arc::new(Inner {
             budget: Budget::new(memory),
             tier: Mutex::default(),
             store,
+            peers: Peers::new(executor),
             garbage: Mutex::default(),
             failing: Mutex::default(),
             work: Notify::new(),
@@ -137,7 +151,19 @@ impl Cache {
         }
     }
 
-    /// Finds a partition. One that is short is brought into memory as a whole, for its other readers.
+    /// Other executors.
+    pub fn peers(&self) -> &Peers {
+        &self.0.peers
+    }
+
+    /// What was made here and is still here, of what `wanted` says.
+    pub fn held(&self, wanted: impl Fn(StoredKey) -> bool) -> Vec<Held> {
+        let tier = self.tier();
+        tier.made_here().filter(|(key, _)| wanted(*key)).map(|(key, durable)| Held { key, durable }).collect()
+    }
+
+    /// Finds a partition: in this memory, in that of the executor that made it, in the object store. One that is short is
+    /// brought into memory as a whole, for its other readers.
     ///
     /// # Errors
     /// [`Kind::Lost`] where no copy can be read: it has to be made again. [`Kind::Platform`] where the store fails.
@@ -146,6 +172,12 @@ impl Cache {
         if let Some(cached) = self.tier().get(key) {
             return Ok(Partition::Memory(cached));
         }
+        if let Some(peer) = self.0.peers.address(stored.at) {
+            match self.open_at(&peer, stored).await {
+                Ok(partition) => return Ok(partition),
+                Err(error) => tracing::debug!(%error, "reading from the object store instead"),
+            }
+        }
         let partitions = self.0.store.partitions();
         let index = partitions.index(key).await.map_err(lost)?;
         if index.meta() != stored.meta {
@@ -153,27 +185,43 @@ impl Cache {
             return Err(Error::new(Kind::Lost, Code::Corrupt, message));
         }
         let bytes = index.bytes();
-        if bytes > limit::LOAD_WHOLE_BYTES_MAX {
-            return Ok(Partition::Store(key, Arc::new(index)));
-        }
-        let Some(charge) = self.make_room(bytes) else { return Ok(Partition::Store(key, Arc::new(index))) };
+        let charge = if bytes > limit::LOAD_WHOLE_BYTES_MAX { None } else { self.make_room(bytes) };
+        let Some(charge) = charge else {
+            return Ok(Partition::Away(Arc::new(Away { key, index, peer: None })));
+        };
         let data = partitions.read(key, &index, 0..bytes).await.map_err(lost)?;
         let cached = Arc::new(Cached::new(data.into(), index, charge));
         self.tier().insert_stored(key, cached.clone());
         Ok(Partition::Memory(cached))
     }
 
-    /// Reads a range of a partition that is in the object store.
+    /// The same, from the executor that made it.
+    async fn open_at(&self, peer: &Arc<str>, stored: &Stored) -> Result<Partition, Error> {
+        let (key, bytes) = (stored.key, stored.meta.bytes);
+        let charge = if bytes > limit::LOAD_WHOLE_BYTES_MAX { None } else { self.make_room(bytes) };
+        let Some(charge) = charge else {
+            let index = self.0.peers.fetch.open(peer, stored, 0).await?.index;
+            return Ok(Partition::Away(Arc::new(Away { key, index, peer: Some(peer.clone()) })));
+        };
+        let fetched = self.0.peers.fetch.open(peer, stored, bytes).await?;
+        let cached = Arc::new(Cached::new(fetched.bytes.into(), fetched.index, charge));
+        self.tier().insert_peers(key, cached.clone());
+        Ok(Partition::Memory(cached))
+    }
+
+    /// Reads a range of a partition that is elsewhere.
     ///
     /// # Errors
     /// As [`Cache::open`].
-    pub async fn read(
-        &self,
-        key: StoredKey,
-        index: &Index,
-        range: std::ops::Range<u64>,
-    ) -> Result<Bytes, Error> {
-        self.0.store.partitions().read(key, index, range).await.map_err(lost)
+    pub async fn read(&self, away: &Away, range: std::ops::Range<u64>) -> Result<Bytes, Error> {
+        let Away { key, index, peer } = away;
+        if let Some(peer) = peer {
+            match self.0.peers.fetch.read(peer, *key, index, range.clone()).await {
+                Ok(bytes) => return Ok(bytes),
+                Err(error) => tracing::debug!(%error, "reading from the object store instead"),
+            }
+        }
+        self.0.store.partitions().read(*key, index, range).await.map_err(lost)
     }
 
     /// A partition that is in memory.
@@ -189,6 +237,15 @@ impl Cache {
         let uploads = futures::stream::iter(keys.into_iter().map(|key| self.clone().persist_one(key)));
         let results: Vec<Result<(), Error>> = uploads.buffer_unordered(limit::UPLOADS_MAX).collect().await;
         results.into_iter().collect()
+    }
+
+    /// Writes to the object store what only this memory has.
+    ///
+    /// # Errors
+    /// As [`Cache::persist`].
+    pub async fn upload_all(&self) -> Result<(), Error> {
+        let here = self.held(|_| true).into_iter().filter(|held| !held.durable);
+        self.persist(here.map(|held| held.key).collect()).await
     }
 
     async fn persist_one(self, key: StoredKey) -> Result<(), Error> {

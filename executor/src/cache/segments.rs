@@ -33,6 +33,17 @@ impl Segments {
         &self.list
     }
 
+    /// The bytes of `range`, cut at the end of the data, as slices of the segments.
+    pub fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = Bytes> + '_ {
+        let (start, end) = (range.start.min(self.bytes), range.end.min(self.bytes));
+        let segments = if start < end { segment_of(start)..segment_of(end - 1) + 1 } else { 0..0 };
+        segments.map(move |number| {
+            let (segment, base) = (&self.list[number], number as u64 * SEGMENT_BYTES as u64);
+            let from = start.saturating_sub(base) as usize;
+            segment.slice(from..((end - base) as usize).min(segment.len()))
+        })
+    }
+
     /// The bytes of `range`, cut at the end of the data. Copies only where the range crosses a segment's border.
     pub fn slice(&self, range: Range<u64>) -> Bytes {
         let (start, end) = (range.start.min(self.bytes), range.end.min(self.bytes));

@@ -28,7 +28,7 @@ async fn write(cache: &Cache, output: u32, bytes: u64, durability: Durability) -
 async fn read(cache: &Cache, stored: &Stored) -> Result<Bytes, Error> {
     match cache.open(stored).await? {
         Partition::Memory(cached) => Ok(cached.segments.slice(0..10)),
-        Partition::Store(key, index) => cache.read(key, &index, 0..10).await,
+        Partition::Away(away) => cache.read(&away, 0..10).await,
     }
 }
 
@@ -37,10 +37,10 @@ fn running(
     store: Store,
     memory: u64,
 ) -> (Cache, mpsc::Receiver<FromExecutor>, CancellationToken, TaskTracker) {
-    let cache = Cache::new(store, memory);
+    let cache = Cache::new(store, ExecutorId(1), memory);
     let (tx, rx) = mpsc::channel(100);
     let (stop, tracker) = (CancellationToken::new(), TaskTracker::new());
-    tracker.spawn(cache.clone().run(tx, stop.clone()));
+    tracker.spawn(cache.clone().run(move |_| Some(tx.clone()), stop.clone()));
     tracker.close();
     (cache, rx, stop, tracker)
 }
@@ -90,13 +90,13 @@ async fn a_damaged_object_is_lost_and_never_read() {
     let store = Store::open_dir(dir.path()).await.unwrap();
     // Short ones are read whole when they are opened, long ones piece by piece.
     for (output, bytes) in [(1, MIB), (2, 2 * limit::LOAD_WHOLE_BYTES_MAX)] {
-        let writer = Cache::new(store.clone(), 64 * MIB);
+        let writer = Cache::new(store.clone(), ExecutorId(1), 64 * MIB);
         let stored = write(&writer, output, bytes, Durability::Eager).await;
         writer.persist(vec![stored.key]).await.unwrap();
-        let reader = Cache::new(store.clone(), 64 * MIB);
+        let reader = Cache::new(store.clone(), ExecutorId(1), 64 * MIB);
         assert_eq!(read(&reader, &stored).await.unwrap(), [output as u8; 10].as_slice());
         flip_first_byte(dir.path(), bytes);
-        let error = read(&Cache::new(store.clone(), 64 * MIB), &stored).await.unwrap_err();
+        let error = read(&Cache::new(store.clone(), ExecutorId(1), 64 * MIB), &stored).await.unwrap_err();
         assert_eq!((error.kind, error.code), (Kind::Lost, Code::Corrupt));
     }
 }
@@ -117,7 +117,7 @@ fn flip_first_byte(folder: &Path, bytes: u64) {
 
 #[tokio::test]
 async fn who_overdraws_does_not_wait_for_itself() {
-    let cache = Cache::new(Store::in_memory(), MIB);
+    let cache = Cache::new(Store::in_memory(), ExecutorId(1), MIB);
     let held = cache.charge(MIB).await.unwrap();
     // Nothing can be evicted or uploaded: all of it is being written.
     let more = cache.charge(MIB).await.unwrap();

@@ -43,6 +43,8 @@ enum Copy {
     Uploading,
     /// In the object store.
     Stored,
+    /// At the executor that made it, and perhaps in the object store.
+    Peer,
 }
 
 #[derive(Debug)]
@@ -94,6 +96,21 @@ impl Tier {
         self.put(key, data, Copy::Stored);
     }
 
+    /// Adds a copy of a partition that another executor made.
+    pub fn insert_peers(&mut self, key: StoredKey, data: Arc<Cached>) {
+        self.put(key, data, Copy::Peer);
+    }
+
+    /// Partitions that were made here: each with whether the object store has it.
+    pub fn made_here(&self) -> impl Iterator<Item = (StoredKey, bool)> + '_ {
+        let own = |(key, entry): (&StoredKey, &Entry)| match entry.copy {
+            Copy::Peer => None,
+            Copy::Nowhere(_) | Copy::Uploading => Some((*key, false)),
+            Copy::Stored => Some((*key, true)),
+        };
+        self.entries.iter().filter_map(own)
+    }
+
     fn put(&mut self, key: StoredKey, data: Arc<Cached>, copy: Copy) {
         self.remove(key);
         self.clock += 1;
@@ -121,7 +138,8 @@ impl Tier {
         let Some(entry) = self.entries.remove(&key) else { return Left::Object };
         self.order.remove(&entry.touched);
         match entry.copy {
-            Copy::Nowhere(_) => Left::Nothing,
+            // Whoever made it has the object removed, too.
+            Copy::Nowhere(_) | Copy::Peer => Left::Nothing,
             Copy::Stored => Left::Object,
             Copy::Uploading => {
                 self.uploading -= 1;
@@ -138,7 +156,7 @@ impl Tier {
                 break;
             }
             let Some(entry) = self.entries.get(key) else { continue };
-            if entry.copy == Copy::Stored && Arc::strong_count(&entry.data) == 1 {
+            if matches!(entry.copy, Copy::Stored | Copy::Peer) && Arc::strong_count(&entry.data) == 1 {
                 freed += entry.data.charge.bytes();
                 gone.push(*key);
             }
@@ -168,7 +186,7 @@ impl Tier {
     pub fn begin_upload(&mut self, key: StoredKey) -> Option<Arc<Cached>> {
         let entry = self.entries.get_mut(&key)?;
         match entry.copy {
-            Copy::Stored => return None,
+            Copy::Stored | Copy::Peer => return None,
             Copy::Uploading => {}
             Copy::Nowhere(_) => {
                 entry.copy = Copy::Uploading;

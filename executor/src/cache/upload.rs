@@ -13,9 +13,13 @@ use super::{Cache, lock};
 const DELETE_BATCH: usize = 1000;
 
 impl Cache {
-    /// Uploads and removes until `stop`; announces lazily stored partitions that arrived. What is not uploaded then is
+    /// Uploads and removes until `stop`; announces lazily stored partitions that arrived to whoever `owner_of` names. What is not uploaded then is
     /// lost with the process, as it is in a crash.
-    pub async fn run(self, events: mpsc::Sender<FromExecutor>, stop: CancellationToken) {
+    pub async fn run(
+        self,
+        owner_of: impl Fn(StoredKey) -> Option<mpsc::Sender<FromExecutor>> + Send + Sync,
+        stop: CancellationToken,
+    ) {
         let mut uploads = FuturesUnordered::new();
         loop {
             while uploads.len() < limit::UPLOADS_MAX {
@@ -31,7 +35,7 @@ impl Cache {
             let due = self.tier().next_due_at();
             tokio::select! {
                 Some((key, result)) = uploads.next() => tokio::select! {
-                    () = self.announce(&events, key, result) => {}
+                    () = self.announce(owner_of(key), key, result) => {}
                     // The owner may be the one who stops us, and not listen any more.
                     () = stop.cancelled() => break,
                 },
@@ -43,12 +47,20 @@ impl Cache {
         self.remove_garbage().await;
     }
 
-    async fn announce(&self, events: &mpsc::Sender<FromExecutor>, key: StoredKey, result: Result<(), Error>) {
+    async fn announce(
+        &self,
+        owner: Option<mpsc::Sender<FromExecutor>>,
+        key: StoredKey,
+        result: Result<(), Error>,
+    ) {
         let wanted = self.upload_ended(key, &result);
         match result {
-            // Without an owner there is nobody to tell.
-            Ok(()) if wanted => drop(events.send(FromExecutor::Durable(key)).await),
-            Ok(()) => {}
+            // Without an owner there is nobody to tell; the next one asks what is held.
+            Ok(()) => {
+                if let Some(owner) = owner.filter(|_| wanted) {
+                    let _ = owner.send(FromExecutor::Durable(key)).await;
+                }
+            }
             Err(error) => tracing::warn!(partition = %key.partition, %error, "a partition was not written"),
         }
     }

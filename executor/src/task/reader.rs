@@ -272,8 +272,8 @@ async fn fetch(env: Arc<Environment>, content: Content, range: Range<u64>) -> Re
         Content::Partition { partition: Partition::Memory(cached), start } => {
             Ok(cached.segments.slice(start + range.start..start + range.end))
         }
-        Content::Partition { partition: Partition::Store(key, index), start } => {
-            env.cache.read(key, &index, start + range.start..start + range.end).await
+        Content::Partition { partition: Partition::Away(away), start } => {
+            env.cache.read(&away, start + range.start..start + range.end).await
         }
         Content::Object { key, etag, start } => {
             let wanted = range.end - range.start;

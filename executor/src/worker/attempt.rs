@@ -16,7 +16,7 @@ use fanfold_protocol::{
 };
 use futures::FutureExt as _;
 
-use super::{Inner, control::Control, foreign, meter::meter};
+use super::{Inner, control::Control, foreign, meter::meter, session::Channel};
 use crate::{
     load::{Loaded, Program},
     sandbox::LogSink,
@@ -26,6 +26,8 @@ use crate::{
 /// An attempt under way.
 pub(super) struct Attempt {
     pub(super) worker: Arc<Inner>,
+    /// Whose it is.
+    session: Arc<Channel>,
     pub(super) control: Arc<Control>,
     /// Its log lines.
     pub(super) logs: Logs,
@@ -38,13 +40,22 @@ pub(super) struct Attempt {
 /// Runs an attempt to its end. Never panics, and always sends its `Finished`.
 pub(super) async fn run(
     worker: Arc<Inner>,
+    session: Arc<Channel>,
     assignment: Assignment,
     control: Arc<Control>,
     received: Instant,
 ) {
     let id = assignment.attempt;
     let (logs, usage) = (Logs::default(), Usage::default());
-    let mut attempt = Attempt { worker: worker.clone(), control, logs, usage, received, started: None };
+    let mut attempt = Attempt {
+        worker: worker.clone(),
+        session: session.clone(),
+        control,
+        logs,
+        usage,
+        received,
+        started: None,
+    };
     // What a panic leaves half-done is the attempt's own, and goes with it.
     let ran = AssertUnwindSafe(attempt.run(assignment)).catch_unwind().await;
     let result = ran.unwrap_or_else(|panic| Err(panicked(id, panic.as_ref())));
@@ -52,7 +63,7 @@ pub(super) async fn run(
         attempt.usage.run_us = micros(started.elapsed());
     }
     let logs = attempt.take_logs();
-    worker.finish(FromExecutor::Finished { attempt: id, result, usage: attempt.usage, logs }).await;
+    worker.finish(&session, FromExecutor::Finished { attempt: id, result, usage: attempt.usage, logs }).await;
 }
 
 impl Attempt {
@@ -88,7 +99,7 @@ impl Attempt {
         } = assignment;
         let shared = &self.worker.shared;
         let identity = Identity { attempt, job, function, entry, outputs, generator, durability };
-        let owner = Owner::new(attempt, self.worker.events.clone(), self.control.clone());
+        let owner = Owner::new(attempt, self.session.events.clone(), self.control.clone());
         let host = TaskHost::new(shared.tasks.clone(), identity, Some(owner), &args);
         let logs = LogSink::default();
         self.logs = logs.logs();

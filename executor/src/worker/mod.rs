@@ -11,6 +11,7 @@ mod attempt;
 pub mod control;
 mod foreign;
 pub mod meter;
+pub mod session;
 
 use std::{
     collections::HashMap,
@@ -20,7 +21,9 @@ use std::{
 
 use fanfold_protocol::{
     AttemptId, Code, Error, Kind,
+    link::{Held, ShardTag},
     message::{FromExecutor, ToExecutor},
+    value::StoredKey,
 };
 use tokio::{
     runtime::{Handle, Runtime},
@@ -30,6 +33,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{direct::Direct, executor::Shared};
 use control::{Answer, Control};
+use session::{Channel, Session, owner_gone};
 
 /// Threads for file operations: enough to keep a disk busy.
 const BLOCKING_THREADS_MAX: usize = 32;
@@ -44,11 +48,14 @@ struct Inner {
     shared: Arc<Shared>,
     /// Runs HTTP functions and programs, which know nothing of tasks.
     direct: Arc<Direct>,
-    events: mpsc::Sender<FromExecutor>,
-    running: Mutex<HashMap<AttemptId, Arc<Control>>>,
+    /// The newest session of each shard.
+    sessions: Mutex<HashMap<ShardTag, Arc<Channel>>>,
+    running: Mutex<HashMap<AttemptId, Running>>,
     attempts: TaskTracker,
     uploads: TaskTracker,
-    /// Nothing new is started.
+    /// Nothing new is started, and what is assigned is handed back.
+    leaving: CancellationToken,
+    /// Nothing is done any more.
     draining: CancellationToken,
     /// Nobody waits for what attempts still have to say.
     halted: CancellationToken,
@@ -57,16 +64,18 @@ struct Inner {
     runtime: Mutex<Option<Runtime>>,
 }
 
+/// An attempt under way, and whose it is.
+struct Running {
+    control: Arc<Control>,
+    session: u64,
+}
+
 impl Worker {
-    /// Starts the threads and the cache's uploads. `events` takes what attempts have to say.
+    /// Starts the threads and the cache's uploads.
     ///
     /// # Errors
     /// [`Kind::Platform`] where threads cannot be started.
-    pub fn start(
-        shared: Arc<Shared>,
-        direct: Arc<Direct>,
-        events: mpsc::Sender<FromExecutor>,
-    ) -> Result<Self, Error> {
+    pub fn start(shared: Arc<Shared>, direct: Arc<Direct>) -> Result<Self, Error> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(shared.config.slots.max(1) as usize)
             .max_blocking_threads(BLOCKING_THREADS_MAX)
@@ -76,31 +85,64 @@ impl Worker {
             .map_err(|e| Error::internal(format!("the executor's threads do not start: {e}")))?;
         let inner = Inner {
             direct,
+            sessions: Mutex::default(),
             running: Mutex::default(),
             attempts: TaskTracker::new(),
             uploads: TaskTracker::new(),
+            leaving: CancellationToken::new(),
             draining: CancellationToken::new(),
             halted: CancellationToken::new(),
             threads: runtime.handle().clone(),
             runtime: Mutex::new(Some(runtime)),
             shared,
-            events,
         };
-        let uploads = inner.shared.tasks.cache.clone().run(inner.events.clone(), inner.halted.clone());
+        let inner = Arc::new(inner);
+        let (cache, halted) = (inner.shared.tasks.cache.clone(), inner.halted.clone());
+        let announcer = Arc::downgrade(&inner);
+        let uploads = cache.run(move |key| announcer.upgrade().and_then(|inner| inner.owner_of(key)), halted);
         inner.uploads.spawn_on(uploads, &inner.threads);
-        Ok(Self(Arc::new(inner)))
+        Ok(Self(inner))
     }
 
-    /// Handles a message. Does not wait.
+    /// Begins a session with the owner of a shard; `events` takes what attempts have to say. One that was open with
+    /// an earlier owner of the shard hears no more of uploads.
+    pub fn attach(&self, shard: ShardTag, events: mpsc::Sender<FromExecutor>) -> Session {
+        let channel = Arc::new(Channel::new(events));
+        self.0.sessions().insert(shard, channel.clone());
+        Session::new(self.clone(), channel)
+    }
+
+    /// The partitions of a shard's jobs, or of all, that are here and were made here.
+    pub fn held(&self, shard: Option<ShardTag>) -> Vec<Held> {
+        self.0.shared.tasks.cache.held(|key| shard.is_none_or(|shard| key.job.shard() == shard))
+    }
+
+    /// Starts nothing new, waits until what runs has ended, and uploads what only this executor has.
     ///
     /// # Errors
-    /// [`Code::Draining`] after [`Worker::stop`].
-    pub fn send(&self, message: ToExecutor) -> Result<(), Error> {
+    /// Of an upload.
+    pub async fn drain(&self) -> Result<(), Error> {
+        self.0.leaving.cancel();
+        self.0.attempts.close();
+        self.0.attempts.wait().await;
+        self.0.attempts.reopen();
+        self.0.shared.tasks.cache.upload_all().await
+    }
+
+    fn end_session(&self, ended: &Channel) {
+        self.0.sessions().retain(|_, channel| channel.id != ended.id);
+        let running = self.0.running();
+        for attempt in running.values().filter(|attempt| attempt.session == ended.id) {
+            attempt.control.stop(owner_gone());
+        }
+    }
+
+    fn take(&self, session: &Arc<Channel>, message: ToExecutor) -> Result<(), Error> {
         if self.0.draining.is_cancelled() {
             return Err(draining());
         }
         match message {
-            ToExecutor::Run(assignment) => self.run(*assignment),
+            ToExecutor::Run(assignment) => self.run(session, *assignment),
             ToExecutor::Stop { attempt, error } => self.tell(attempt, |control| control.stop(error)),
             ToExecutor::Woken { attempt, wait, ready } => {
                 self.tell(attempt, |control| control.answer(wait, Answer::Woken(ready)));
@@ -110,26 +152,32 @@ impl Worker {
             }
             ToExecutor::MayYield { attempt, below } => self.tell(attempt, |control| control.may_yield(below)),
             ToExecutor::Free(keys) => self.0.shared.tasks.cache.free(&keys),
+            ToExecutor::Peers(peers) => self.0.shared.tasks.cache.peers().update(peers),
         }
         Ok(())
     }
 
-    fn run(&self, assignment: fanfold_protocol::message::Assignment) {
+    fn run(&self, session: &Arc<Channel>, assignment: fanfold_protocol::message::Assignment) {
         let received = Instant::now();
         let attempt = assignment.attempt;
         let control = Arc::new(Control::default());
-        if self.0.running().insert(attempt, control.clone()).is_some() {
+        if self.0.leaving.is_cancelled() {
+            // It was sent before its owner heard that we leave.
+            control.stop(draining());
+        }
+        let entry = Running { control: control.clone(), session: session.id };
+        if self.0.running().insert(attempt, entry).is_some() {
             // An attempt's number is used once, so this is the same message again; the first one goes on.
             tracing::error!(?attempt, "an attempt was assigned twice");
             return;
         }
-        let run = attempt::run(self.0.clone(), assignment, control, received);
+        let run = attempt::run(self.0.clone(), session.clone(), assignment, control, received);
         self.0.attempts.spawn_on(run, &self.0.threads);
     }
 
     /// Tells a running attempt something; what is for another one is late and dropped.
     fn tell(&self, attempt: AttemptId, what: impl FnOnce(&Control)) {
-        let control = self.0.running().get(&attempt).cloned();
+        let control = self.0.running().get(&attempt).map(|attempt| attempt.control.clone());
         if let Some(control) = control {
             what(&control);
         }
@@ -139,8 +187,7 @@ impl Worker {
     pub async fn stop(&self) {
         let inner = &self.0;
         inner.draining.cancel();
-        let running: Vec<Arc<Control>> = inner.running().values().cloned().collect();
-        running.iter().for_each(|control| control.stop(draining()));
+        inner.running().values().for_each(|attempt| attempt.control.stop(draining()));
         inner.attempts.close();
         // An attempt that is stopped still says so, as long as somebody listens.
         let _ = tokio::time::timeout(STOP_PATIENCE, inner.attempts.wait()).await;
@@ -155,8 +202,17 @@ impl Worker {
 }
 
 impl Inner {
-    fn running(&self) -> MutexGuard<'_, HashMap<AttemptId, Arc<Control>>> {
+    fn running(&self) -> MutexGuard<'_, HashMap<AttemptId, Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, HashMap<ShardTag, Arc<Channel>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who wants to know what becomes of a partition.
+    fn owner_of(&self, key: StoredKey) -> Option<mpsc::Sender<FromExecutor>> {
+        self.sessions().get(&key.job.shard()).map(|channel| channel.events.clone())
     }
 
     fn runtime(&self) -> MutexGuard<'_, Option<Runtime>> {
@@ -164,14 +220,14 @@ impl Inner {
     }
 
     /// Sends an attempt's last message.
-    async fn finish(&self, message: FromExecutor) {
+    async fn finish(&self, session: &Channel, message: FromExecutor) {
         if let FromExecutor::Finished { attempt, .. } = &message {
             self.running().remove(attempt);
         }
-        let Err(mpsc::error::TrySendError::Full(message)) = self.events.try_send(message) else { return };
+        let Err(mpsc::error::TrySendError::Full(message)) = session.events.try_send(message) else { return };
         tokio::select! {
             // An owner that is gone has forgotten the attempt.
-            _ = self.events.send(message) => {}
+            _ = session.events.send(message) => {}
             () = self.halted.cancelled() => {}
         }
     }

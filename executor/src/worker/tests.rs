@@ -29,7 +29,8 @@ async fn deploy(executor: &Executor, store: &Store, wat: &str) -> Digest {
 async fn run(wat: &str, input: &'static [u8]) -> (Result<Vec<Output>, Error>, String) {
     let store = Store::in_memory();
     let (tx, mut events) = mpsc::channel(10);
-    let executor = Executor::start(Config::default(), store.clone(), tx).await.unwrap();
+    let executor = Executor::start(Config::default(), store.clone()).await.unwrap();
+    let session = executor.attach(ShardTag::of("g0"), tx);
     let version = deploy(&executor, &store, wat).await;
     let job = JobId(Uuid::now_v7());
     let value = Value::Inline(Bytes::from_static(input).into());
@@ -46,7 +47,7 @@ async fn run(wat: &str, input: &'static [u8]) -> (Result<Vec<Output>, Error>, St
         timeout_ms: 10_000,
         durability: Durability::Eager,
     };
-    executor.send(ToExecutor::Run(Box::new(assignment))).await.unwrap();
+    session.send(ToExecutor::Run(Box::new(assignment))).unwrap();
     let Some(FromExecutor::Finished { result, logs, usage, .. }) = events.recv().await else {
         panic!("no end")
     };

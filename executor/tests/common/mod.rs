@@ -8,18 +8,21 @@ pub mod owner;
 use std::{path::Path, sync::Arc};
 
 use bytes::Bytes;
-use fanfold_executor::{Config, Executor};
+use fanfold_executor::{Config, Executor, Session};
 use fanfold_protocol::{
     AttemptId, Digest, JobId, Manifest, TaskId,
     call::Durability,
     direct::DirectLane as _,
     function::FunctionVersion,
+    link::ShardTag,
     message::{Argument, Assignment, FromExecutor},
     value::{Output, Value},
 };
 use fanfold_store::Store;
 use tokio::sync::mpsc;
-use uuid::Uuid;
+
+/// Whose jobs these are.
+const SHARD: ShardTag = ShardTag(7);
 
 /// The guest of `guest.wat` as a component.
 pub fn guest() -> Vec<u8> {
@@ -38,6 +41,7 @@ pub fn guest() -> Vec<u8> {
 /// An executor with a deployed component, and the messages it sends.
 pub struct Fixture {
     pub executor: Executor,
+    pub session: Arc<Session>,
     pub store: Store,
     pub function: Arc<FunctionVersion>,
     pub events: mpsc::Receiver<FromExecutor>,
@@ -46,9 +50,10 @@ pub struct Fixture {
 impl Fixture {
     pub async fn start(config: Config, store: Store, component: Vec<u8>) -> Self {
         let (tx, events) = mpsc::channel(fanfold_protocol::limit::MESSAGE_QUEUE_MAX);
-        let executor = Executor::start(config, store.clone(), tx).await.unwrap();
+        let executor = Executor::start(config, store.clone()).await.unwrap();
+        let session = Arc::new(executor.attach(SHARD, tx));
         let function = deploy(&executor, &store, component).await;
-        Self { executor, store, function, events }
+        Self { executor, session, store, function, events }
     }
 
     pub async fn with_guest() -> Self {
@@ -69,7 +74,7 @@ pub async fn deploy(executor: &Executor, store: &Store, component: Vec<u8>) -> A
 
 /// A root task of a new job.
 pub fn root(version: Digest, entry: &str, args: Vec<Value>) -> Assignment {
-    let job = JobId(Uuid::now_v7());
+    let job = JobId::new(1, SHARD, uuid::Uuid::now_v7().as_u64_pair().1.to_be_bytes());
     let args = args.into_iter().map(|value| Argument { value, output: None }).collect();
     Assignment {
         attempt: AttemptId { task: TaskId::root(job), epoch: 1, number: 1 },

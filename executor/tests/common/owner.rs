@@ -1,9 +1,9 @@
 //! An owner without a scheduler: it runs every task at once, answers every wait as soon as it can, and commits what
 //! comes first.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
-use fanfold_executor::Executor;
+use fanfold_executor::Session;
 use fanfold_protocol::{
     AttemptId, Error, PartitionId,
     message::{Argument, Assignment, FromExecutor, ToExecutor, Usage},
@@ -29,7 +29,7 @@ struct Wait {
 }
 
 pub struct Owner {
-    executor: Executor,
+    session: Arc<Session>,
     events: mpsc::Receiver<FromExecutor>,
     made: HashMap<PartitionId, Result<Output, Error>>,
     running: HashMap<AttemptId, Assignment>,
@@ -41,9 +41,9 @@ pub struct Owner {
 }
 
 impl Owner {
-    pub fn new(executor: Executor, events: mpsc::Receiver<FromExecutor>) -> Self {
+    pub fn new(session: Arc<Session>, events: mpsc::Receiver<FromExecutor>) -> Self {
         let (made, running, waits, awaited) = Default::default();
-        Self { executor, events, made, running, waits, awaited, heard: None }
+        Self { session, events, made, running, waits, awaited, heard: None }
     }
 
     /// Runs a task and all that it calls to its end.
@@ -66,12 +66,12 @@ impl Owner {
 
     /// Frees a partition.
     pub async fn free(&self, key: StoredKey) {
-        self.executor.send(ToExecutor::Free(vec![key])).await.unwrap();
+        self.session.send(ToExecutor::Free(vec![key])).unwrap();
     }
 
     async fn assign(&mut self, assignment: Assignment) {
         self.running.insert(assignment.attempt, assignment.clone());
-        self.executor.send(ToExecutor::Run(Box::new(assignment))).await.unwrap();
+        self.session.send(ToExecutor::Run(Box::new(assignment))).unwrap();
     }
 
     async fn hear(&mut self, message: FromExecutor) -> Option<End> {
@@ -99,7 +99,7 @@ impl Owner {
             FromExecutor::Drop { futures, .. } => {
                 for id in futures {
                     if let Some(Ok(Output::Stored(stored))) = self.made.remove(&id) {
-                        self.executor.send(ToExecutor::Free(vec![stored.key])).await.unwrap();
+                        self.session.send(ToExecutor::Free(vec![stored.key])).unwrap();
                     }
                 }
             }
@@ -111,7 +111,10 @@ impl Owner {
             FromExecutor::Next { .. }
             | FromExecutor::Cancel { .. }
             | FromExecutor::Lost { .. }
-            | FromExecutor::Durable(_) => {}
+            | FromExecutor::Durable(_)
+            | FromExecutor::Offer(_)
+            | FromExecutor::Leaving
+            | FromExecutor::Left => {}
         }
         None
     }
@@ -164,6 +167,6 @@ impl Owner {
         let Some(Wait { number, on, .. }) = self.waits.remove(&attempt) else { return };
         let ready = |(n, id): (usize, &PartitionId)| Some((n as u32, self.made.get(id)?.clone()));
         let ready = on.iter().enumerate().filter_map(ready).collect();
-        self.executor.send(ToExecutor::Woken { attempt, wait: number, ready }).await.unwrap();
+        self.session.send(ToExecutor::Woken { attempt, wait: number, ready }).unwrap();
     }
 }

@@ -6,12 +6,13 @@ use fanfold_protocol::{
     AttemptId, Code, Error, ExecutorId, JobId, Kind, TaskId,
     call::{Call, TaskSpec},
     function::{FunctionRef, FunctionVersion},
+    link::Peer,
     message::{Assignment, FromExecutor, ToExecutor},
     record::Record,
 };
 use fanfold_scheduler::{Command, Event};
 
-use super::{calls, live::Running, run::Loop};
+use super::{calls, link::Link, live::Running, messages::ExecutorLink, run::Loop};
 
 impl Loop {
     /// Feeds an event to the scheduler and carries out what it asks for.
@@ -113,6 +114,12 @@ impl Loop {
             FromExecutor::Wait { attempt, .. } | FromExecutor::Next { attempt, .. } => {
                 self.note_wait(*attempt, true)
             }
+            FromExecutor::Left => return self.left.push(executor),
+            FromExecutor::Offer(offer) => {
+                if let Some(link) = self.links.iter_mut().find(|link| link.id() == executor) {
+                    link.offer = offer.clone();
+                }
+            }
             _ => {}
         }
         self.step(Event::From { executor, message });
@@ -166,11 +173,33 @@ impl Loop {
         }
     }
 
+    /// An executor came: it gets work, and everybody learns where everybody is.
+    pub fn executor_joined(&mut self, link: ExecutorLink) {
+        let (offer, held) = (link.offer.clone(), link.held.clone());
+        if let Some(before) = self.links.iter().position(|other| other.id() == offer.executor) {
+            // Its last link broke, and it noticed before we did.
+            self.executor_left(before);
+        }
+        let mut link = Link::new(link);
+        let others: Vec<Peer> = self.links.iter().filter_map(Link::peer).collect();
+        if let Some(peer) = link.peer() {
+            self.links.iter_mut().for_each(|other| other.send(ToExecutor::Peers(vec![peer.clone()])));
+            link.send(ToExecutor::Peers(others));
+        }
+        self.links.push(link);
+        self.step(Event::ExecutorJoined { offer, held });
+    }
+
     /// An executor's channel closed.
     pub fn executor_left(&mut self, index: usize) {
-        let executor = self.links[index].id();
+        let link = self.links.remove(index);
+        let executor = link.id();
         tracing::warn!(%executor, "an executor is gone");
         self.running.retain(|_, running| running.executor != executor);
         self.step(Event::ExecutorLeft(executor));
+        if let Some(peer) = link.peer() {
+            let gone = Peer { address: None, ..peer };
+            self.links.iter_mut().for_each(|other| other.send(ToExecutor::Peers(vec![gone.clone()])));
+        }
     }
 }

@@ -1,7 +1,10 @@
 //! The handle that callers hold.
 
 use std::{
-    sync::{Arc, Mutex, OnceLock},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicU16, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -11,6 +14,7 @@ use fanfold_protocol::{
     direct::Body,
     function::{FunctionRef, FunctionVersion},
     limit,
+    link::{ShardName, ShardTag},
     record::{Accepted, Input, Record},
     rest::{DeadLetterView, GraphView, JobView, LineageView, Page},
 };
@@ -33,11 +37,13 @@ use crate::Registry;
 pub struct Config {
     /// How long [`Owner::stop`] lets attempts and synchronous calls finish.
     pub drain: Duration,
+    /// The shard it owns: its jobs' ids carry it.
+    pub shard: ShardTag,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { drain: Duration::from_secs(10) }
+        Self { drain: Duration::from_secs(10), shard: ShardName::default().tag() }
     }
 }
 
@@ -71,6 +77,7 @@ impl Owner {
         let shared = Arc::new(Shared {
             store,
             registry,
+            shard: config.shard,
             clock: Clock::start(),
             dropped: Arc::new(Dropped::default()),
             closed: OnceLock::new(),
@@ -82,6 +89,14 @@ impl Owner {
         let task = tokio::spawn(run(owner, receiver, Arc::clone(&shared)));
         *shared.task.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(task);
         Ok(Self { requests, shared })
+    }
+
+    /// Adds an executor. It counts as gone when its channel closes.
+    ///
+    /// # Errors
+    /// Why the owner has ended.
+    pub async fn join(&self, link: ExecutorLink) -> Result<(), Error> {
+        self.requests.send(Request::Join(Box::new(link))).await.map_err(|_| self.shared.closed())
     }
 
     /// Stops starting attempts, waits for running ones until the deadline of its [`Config`], flushes the journal and
@@ -320,7 +335,7 @@ impl Owner {
                 format!("an input has at most {} bytes; put more in as an object", limit::INPUT_BYTES_MAX);
             return Err(Error::new(Kind::Invalid, Code::BodyTooLarge, why));
         }
-        let job = JobId(uuid::Uuid::now_v7());
+        let job = new_job(self.shared.clock.now_ms(), self.shared.shard);
         let input = if recorded && input.len() > limit::INLINE_BYTES_MAX {
             self.shared.store.put_input(job, input).await?;
             Input::Stored { bytes, content_type }
@@ -391,4 +406,13 @@ impl Appender {
         door.requests.send(Request::Append { records, reply }).await.map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
     }
+}
+
+/// A new job's id. Ids made within one millisecond sort in the order they were made, up to 4,096 of them.
+fn new_job(at_ms: u64, shard: ShardTag) -> JobId {
+    static MADE: AtomicU16 = AtomicU16::new(0);
+    let [high, low] = (MADE.fetch_add(1, Relaxed) & 0xfff).to_be_bytes();
+    let mut random: [u8; 8] = rand::random();
+    (random[0], random[1]) = (high, low);
+    JobId::new(at_ms, shard, random)
 }

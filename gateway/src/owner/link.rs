@@ -12,6 +12,7 @@ use std::{
 
 use fanfold_protocol::{
     ExecutorId, limit,
+    link::Peer,
     message::{FromExecutor, Offer, ToExecutor},
 };
 use tokio::sync::mpsc;
@@ -24,6 +25,8 @@ const MESSAGES_PER_TURN: usize = 512;
 
 pub(super) struct Link {
     pub offer: Offer,
+    /// Where other executors reach it.
+    pub peer: Option<String>,
     to: PollSender<ToExecutor>,
     from: mpsc::Receiver<FromExecutor>,
     outbox: VecDeque<ToExecutor>,
@@ -35,6 +38,7 @@ impl Link {
     pub fn new(link: ExecutorLink) -> Self {
         Self {
             offer: link.offer,
+            peer: link.peer,
             to: PollSender::new(link.to),
             from: link.from,
             outbox: VecDeque::new(),
@@ -44,6 +48,11 @@ impl Link {
 
     pub fn id(&self) -> ExecutorId {
         self.offer.executor
+    }
+
+    /// Where other executors reach it.
+    pub fn peer(&self) -> Option<Peer> {
+        Some(Peer { executor: self.id(), address: Some(self.peer.clone()?) })
     }
 
     pub fn unsent(&self) -> usize {

@@ -8,6 +8,7 @@ use fanfold_protocol::{
     Digest, Error, ExecutorId, JobId, PartitionId,
     direct::Body,
     function::FunctionVersion,
+    link::Held,
     message::{FromExecutor, Offer, ToExecutor, Usage},
     record::{Accepted, Record},
     rest::{DeadLetterView, GraphView, JobView, LineageView, Page},
@@ -77,6 +78,10 @@ impl Answer {
 pub struct ExecutorLink {
     /// What it offers.
     pub offer: Offer,
+    /// Partitions of this shard's jobs that it has from before this link.
+    pub held: Vec<Held>,
+    /// Where other executors reach it, as `host:port`; `None`: nowhere, it is the only one.
+    pub peer: Option<String>,
     /// Messages to it; [`fanfold_protocol::limit::MESSAGE_QUEUE_MAX`] is a good capacity.
     pub to: mpsc::Sender<ToExecutor>,
     /// Messages from it. When it closes, the executor counts as gone.
@@ -117,8 +122,6 @@ pub struct Metrics {
 pub struct ExecutorMetrics {
     /// Which.
     pub executor: ExecutorId,
-    /// Whether its channel is open.
-    pub connected: bool,
     /// What it offers.
     pub offer: Offer,
     /// Slots not in use, in thousandths of a cpu.
@@ -241,6 +244,8 @@ pub(super) enum Request {
     Metrics {
         reply: Reply<Metrics>,
     },
+    /// An executor came.
+    Join(Box<ExecutorLink>),
     Stop {
         reply: Reply<()>,
     },

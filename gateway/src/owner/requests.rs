@@ -52,6 +52,7 @@ impl Loop {
             Request::Remember { key, answer, reply } => self.remember(key, answer, reply),
             Request::Append { records, reply } => self.append(records, reply),
             Request::Metrics { reply } => tell(reply, Ok(self.metrics())),
+            Request::Join(link) => self.executor_joined(*link),
             Request::Stop { reply } => self.begin_stop(reply),
         }
     }
@@ -247,7 +248,6 @@ impl Loop {
             let view = free(&link.offer);
             ExecutorMetrics {
                 executor: link.id(),
-                connected: link.connected,
                 offer: link.offer.clone(),
                 cpu_millis_free: view.as_ref().map_or(0, |view| view.free.cpu_millis),
                 memory_free: view.as_ref().map_or(0, |view| view.free.memory),

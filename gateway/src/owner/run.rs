@@ -17,7 +17,9 @@ use std::{
     task::{Context, Poll},
 };
 
-use fanfold_protocol::{AttemptId, Digest, Error, JobId, TaskId, message::FromExecutor, value::StoredKey};
+use fanfold_protocol::{
+    AttemptId, Digest, Error, ExecutorId, JobId, TaskId, message::FromExecutor, value::StoredKey,
+};
 use fanfold_scheduler::{Command, Event, Scheduler};
 use fanfold_store::Journal;
 use tokio::{sync::mpsc, time::Sleep};
@@ -68,6 +70,8 @@ pub(super) struct Loop {
     pub input_bytes: usize,
     pub lane: Lane<Consequence>,
     pub links: Vec<Link>,
+    /// Executors that have said their last word.
+    pub left: Vec<ExecutorId>,
     /// Executors to connect before anything else.
     pub joining: Vec<ExecutorLink>,
     pub watched: Watched,
@@ -145,6 +149,7 @@ impl Loop {
             places: Places::default(),
             input_bytes: 0,
             links: Vec::new(),
+            left: Vec::new(),
             joining: executors,
             watched: Watched::default(),
             history: History::default(),
@@ -247,6 +252,11 @@ impl Loop {
         // From the last to the first, so that the places of the others stay right.
         for index in inbox.gone.drain(..).rev() {
             self.executor_left(index);
+        }
+        while let Some(executor) = self.left.pop() {
+            if let Some(index) = self.links.iter().position(|link| link.id() == executor) {
+                self.executor_left(index);
+            }
         }
         for done in inbox.done.drain(..) {
             self.done(done);

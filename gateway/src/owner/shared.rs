@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use fanfold_protocol::{Code, Error, Kind};
+use fanfold_protocol::{Code, Error, Kind, link::ShardTag};
 use fanfold_store::Store;
 use tokio::{sync::watch, task::JoinHandle};
 
@@ -13,6 +13,8 @@ use crate::Registry;
 pub(super) struct Shared {
     pub store: Store,
     pub registry: Registry,
+    /// Which shard's jobs these are.
+    pub shard: ShardTag,
     pub clock: Clock,
     pub dropped: Arc<Dropped>,
     /// Why the owner stopped; set before it stops answering.

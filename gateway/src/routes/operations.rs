@@ -91,8 +91,7 @@ fn write_jobs(owner: &owner::Metrics, out: &mut Text) {
 
 fn write_executors(owner: &owner::Metrics, out: &mut Text) {
     type Figure = fn(&owner::ExecutorMetrics) -> u64;
-    let figures: [(&'static str, &str, Figure); 6] = [
-        ("fanfold_executor_connected", "Whether its channel is open.", |e| u64::from(e.connected)),
+    let figures: [(&'static str, &str, Figure); 5] = [
         ("fanfold_executor_cpu_millis", "Slots, in thousandths of a cpu.", |e| u64::from(e.offer.cpu_millis)),
         ("fanfold_executor_cpu_millis_free", "Slots not in use.", |e| u64::from(e.cpu_millis_free)),
         ("fanfold_executor_memory_bytes", "Memory for attempts.", |e| e.offer.memory),

@@ -18,7 +18,7 @@ async fn environment(object: &[u8]) -> (Arc<Environment>, Reader) {
     let body = futures::stream::iter([Ok(Bytes::copy_from_slice(object))]);
     let etag = store.objects().put("data", body).await.unwrap().etag;
     // Memory for nothing: every read goes to the store.
-    let cache = Cache::new(store.clone(), 0);
+    let cache = Cache::new(store.clone(), ExecutorId(1), 0);
     let env = Environment { executor: ExecutorId(1), cache, store, reads: TaskTracker::new() };
     (Arc::new(env), Reader::object("data", &etag, 0, object.len() as u64))
 }

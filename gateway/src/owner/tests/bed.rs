@@ -3,7 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use fanfold_protocol::{Digest, Error, JobId, direct::Body, function::FunctionVersion, limit, rest::JobView};
+use fanfold_protocol::{
+    Digest, Error, JobId, direct::Body, function::FunctionVersion, limit, link::ShardTag, rest::JobView,
+};
 use fanfold_store::{Journal, Store};
 use http_body_util::BodyExt as _;
 use tokio::{sync::oneshot, task::JoinHandle};
@@ -64,7 +66,7 @@ impl Bed {
         let (stop_changes, stopped) = oneshot::channel();
         let changes = tokio::spawn(changes.run(stopped));
         let (script, link) = Script::start(&store, journal.epoch(), capacity);
-        let config = Config { drain: Duration::from_secs(2) };
+        let config = Config { drain: Duration::from_secs(2), shard: ShardTag::of("test") };
         let owner = Owner::start(config, store.clone(), journal.clone(), registry.clone(), state, vec![link])
             .await
             .unwrap();

@@ -1,0 +1,124 @@
+//! `fanfold gateway`: serves REST, owns jobs, and schedules them on the executors that dial it.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use fanfold_gateway::{
+    Gateway,
+    cluster::{Executors, RemoteLane},
+};
+use fanfold_protocol::{
+    Error,
+    cluster::{Member, Role, ShardLease},
+    link::{PROTOCOL, ShardName},
+};
+use fanfold_store::members::Announcement;
+use serde_json::json;
+
+use super::{Common, advertised};
+use crate::{
+    failure::Failure,
+    output::Output,
+    up::{
+        self, Access,
+        platform::{ABORTED, RUNTIME_END, runtime, serve, starting},
+        signals::Signals,
+    },
+};
+
+/// `gateway`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Example: fanfold gateway --store s3://bucket/fanfold --name g1 --redis redis://127.0.0.1:6379"
+)]
+pub struct Args {
+    #[command(flatten)]
+    common: Common,
+    /// Its name, and that of the journal it owns; no other gateway may have it
+    #[arg(long, default_value = "g0")]
+    name: ShardName,
+    /// Address to serve REST on; port 0 takes a free one
+    #[arg(long, default_value = "127.0.0.1:7070")]
+    listen: SocketAddr,
+    /// Address that executors dial; port 0 takes a free one. It asks nobody for a token: keep it private
+    #[arg(long, default_value = "127.0.0.1:7071")]
+    peer: SocketAddr,
+    /// HOST:PORT that executors are told to dial [default: --peer]
+    #[arg(long)]
+    advertise: Option<String>,
+    #[command(flatten)]
+    access: Access,
+}
+
+/// Runs a gateway until it is told to stop.
+pub fn run(args: &Args, out: Output) -> Result<(), Failure> {
+    args.common.check()?;
+    up::start_log(&args.common.log)?;
+    up::raise_open_files();
+    let token = args.access.token(args.listen)?;
+    up::check_address(args.listen)?;
+    let runtime = runtime("gateway")?;
+    let ended: Result<Option<Error>, Failure> = runtime.block_on(async {
+        let mut signals = Signals::listen()?;
+        let (gateway, announced) = tokio::select! {
+            started = start(args, token, out) => started?,
+            signal = signals.next() => {
+                tracing::info!(signal, "stopped before it was ready");
+                return Ok(None);
+            }
+        };
+        let failed = serve(&gateway, &mut signals).await;
+        let stop = async {
+            if let Some(announced) = announced {
+                announced.withdraw().await;
+            }
+            gateway.shutdown().await;
+        };
+        tokio::select! {
+            () = stop => Ok(failed),
+            signal = signals.next() => {
+                tracing::warn!(signal, "aborting");
+                std::process::exit(ABORTED);
+            }
+        }
+    });
+    runtime.shutdown_timeout(RUNTIME_END);
+    match ended? {
+        None => Ok(()),
+        Some(error) => Err(Failure::platform(&error).during("the gateway cannot go on")),
+    }
+}
+
+async fn start(
+    args: &Args,
+    token: Option<String>,
+    out: Output,
+) -> Result<(Gateway, Option<Announcement>), Failure> {
+    let members = args.common.members().await.map_err(starting)?;
+    let store = args.common.open_store().await.map_err(starting)?;
+    let config = fanfold_gateway::Config {
+        shard: args.name.clone(),
+        listen: args.listen,
+        token,
+        ..fanfold_gateway::Config::default()
+    };
+    let executors = Executors::default();
+    let lane = Arc::new(RemoteLane::new(executors.clone()));
+    let mut gateway = Gateway::start(config, store, lane, Vec::new()).await.map_err(starting)?;
+    let peer = gateway.listen(args.peer, executors).await.map_err(starting)?;
+    let (url, peer) =
+        (format!("http://{}", gateway.local_addr()), advertised(args.advertise.as_ref(), peer)?);
+    let announced = members.map(|members| {
+        members.announce(Member {
+            id: rand::random(),
+            role: Role::Gateway,
+            name: args.name.as_str().to_owned(),
+            url: url.clone(),
+            peer: peer.clone(),
+            protocol: PROTOCOL,
+            shards: vec![ShardLease { name: args.name.as_str().to_owned(), epoch: gateway.epoch() }],
+        })
+    });
+    let told = json!({ "url": url, "peer": peer, "name": args.name, "pid": std::process::id() });
+    out.print(&told, |_| format!("gateway {} is ready on {url}; executors dial {peer}", args.name.as_str()))?;
+    Ok((gateway, announced))
+}

@@ -1,0 +1,163 @@
+//! Reading a partition from another executor's memory: `GET /peer/v1/partitions/{job}/{partition}/{epoch}/{attempt}`.
+//!
+//! Promises: what is returned was compared with the partition's checksums; a peer that does not have it, cannot be
+//! reached or sends something else is an error that says so, and the caller reads elsewhere. Connections are kept.
+
+use std::{ops::Range, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+use fanfold_protocol::{
+    Code, Error, Kind,
+    value::{Stored, StoredKey},
+};
+use fanfold_store::{
+    Index,
+    partitions::{Footer, parse},
+};
+use http::{Request, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use tokio::time::timeout;
+
+/// Before the first byte of the answer; after that a peer that lives goes on.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// A whole answer, of at most a window or a short partition.
+const PATIENCE_BODY: Duration = Duration::from_secs(30);
+/// Idle connections kept per peer.
+const IDLE_MAX: usize = 16;
+
+/// How many bytes of the answer are the footer, as a header.
+pub(super) const FOOTER: &str = "fanfold-footer";
+
+/// The client of all peers.
+#[derive(Clone, Debug)]
+pub struct Fetch(Client<HttpConnector, Empty<Bytes>>);
+
+/// A partition's index and some of its bytes.
+#[derive(Debug)]
+pub struct Fetched {
+    /// Its blocks and checksums.
+    pub index: Index,
+    /// The bytes that were asked for, verified.
+    pub bytes: Bytes,
+}
+
+impl Fetch {
+    /// Without connections.
+    pub fn new() -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(PATIENCE));
+        let client = Client::builder(TokioExecutor::new())
+            .pool_max_idle_per_host(IDLE_MAX)
+            .pool_idle_timeout(Duration::from_secs(30))
+            .pool_timer(TokioTimer::new())
+            .build(connector);
+        Self(client)
+    }
+
+    /// The index of a partition and its first `bytes` bytes: all of them, or none.
+    ///
+    /// # Errors
+    /// `lost` / `partition-lost` where the peer does not have it or has something else; `platform` / `unreachable`.
+    pub async fn open(&self, peer: &str, stored: &Stored, bytes: u64) -> Result<Fetched, Error> {
+        let (footer, data) = self.get(peer, stored.key, 0..bytes, true).await?;
+        let odd = |what: String| lost(peer, stored.key, &what);
+        let object_bytes = stored.meta.bytes + footer.len() as u64;
+        let index = match parse(&footer, object_bytes).map_err(odd)? {
+            Footer::Complete(index) if index.meta() == stored.meta => index,
+            Footer::Complete(_) | Footer::Longer(_) => {
+                return Err(odd("it has another partition".to_owned()));
+            }
+        };
+        check(peer, stored.key, &index, 0..bytes, &data)?;
+        Ok(Fetched { index, bytes: data })
+    }
+
+    /// Bytes of a partition whose index is known.
+    ///
+    /// # Errors
+    /// As [`Fetch::open`].
+    pub async fn read(
+        &self,
+        peer: &str,
+        key: StoredKey,
+        index: &Index,
+        range: Range<u64>,
+    ) -> Result<Bytes, Error> {
+        let whole = index.units_around(range.clone());
+        let (_, data) = self.get(peer, key, whole.clone(), false).await?;
+        check(peer, key, index, whole.clone(), &data)?;
+        let from = (range.start - whole.start) as usize;
+        Ok(data.slice(from..from + (range.end - range.start) as usize))
+    }
+
+    async fn get(
+        &self,
+        peer: &str,
+        key: StoredKey,
+        range: Range<u64>,
+        footer: bool,
+    ) -> Result<(Bytes, Bytes), Error> {
+        let StoredKey { job, partition, epoch, attempt } = key;
+        let uri: Uri = format!(
+            "http://{peer}/peer/v1/partitions/{job}/{partition}/{epoch}/{attempt}?from={}&to={}&footer={footer}",
+            range.start, range.end
+        )
+        .parse()
+        .map_err(|_| unreachable(peer, "it is no address"))?;
+        let request =
+            Request::get(uri).body(Empty::new()).map_err(|_| unreachable(peer, "it is no address"))?;
+        let response = timeout(PATIENCE, self.0.request(request))
+            .await
+            .map_err(|_| unreachable(peer, "it does not answer"))?
+            .map_err(|e| unreachable(peer, &e.to_string()))?;
+        if response.status() != StatusCode::OK {
+            return Err(lost(peer, key, "it does not have it any more"));
+        }
+        let length =
+            response.headers().get(FOOTER).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+        let length = length.ok_or_else(|| lost(peer, key, "it answered something else"))?;
+        let limit = (range.end - range.start) as usize + length;
+        let mut body = Limited::new(response.into_body(), limit);
+        let mut whole = BytesMut::with_capacity(limit);
+        let read = async {
+            while let Some(frame) = body.frame().await {
+                let frame = frame.map_err(|e| unreachable(peer, &e.to_string()))?;
+                if let Ok(data) = frame.into_data() {
+                    whole.extend_from_slice(&data);
+                }
+            }
+            Ok(())
+        };
+        timeout(PATIENCE_BODY, read).await.map_err(|_| unreachable(peer, "it stopped in the middle"))??;
+        if whole.len() != limit {
+            return Err(lost(peer, key, "it sent fewer bytes than it has"));
+        }
+        let footer = whole.split_to(length).freeze();
+        Ok((footer, whole.freeze()))
+    }
+}
+
+impl Default for Fetch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn check(peer: &str, key: StoredKey, index: &Index, range: Range<u64>, data: &[u8]) -> Result<(), Error> {
+    index.verify(range.start, data).map_err(|what| lost(peer, key, &what))
+}
+
+fn lost(peer: &str, key: StoredKey, what: &str) -> Error {
+    let message = format!("partition `{}` cannot be read from {peer}: {what}", key.partition);
+    Error::new(Kind::Lost, Code::PartitionLost, message)
+}
+
+fn unreachable(peer: &str, what: &str) -> Error {
+    Error::new(Kind::Platform, Code::Unreachable, format!("executor {peer} cannot be read from: {what}"))
+        .retryable(true)
+}

@@ -1,0 +1,133 @@
+//! The executors that are linked, and which of them shall run a direct call.
+//!
+//! A function's calls go to the executor that its version hashes to, as long as that one has room, so that code is loaded
+//! and memory is mapped in few places; under load they spill to the next in the function's own order.
+
+use std::{
+    hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+    },
+};
+
+use fanfold_protocol::{Digest, ExecutorId, message::Offer};
+
+/// Direct calls per cpu beyond which the next executor is asked first.
+const CALLS_PER_CPU: u32 = 4;
+
+/// A handle to the list; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Executors(Arc<RwLock<Vec<Arc<Target>>>>);
+
+/// One executor, as the direct lane sees it.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub executor: ExecutorId,
+    /// Where it serves its peers, as `host:port`.
+    pub peer: String,
+    cpus: u32,
+    calls: AtomicU32,
+    /// Whether it has taken a connection.
+    proven: AtomicBool,
+}
+
+/// A direct call under way on an executor.
+#[derive(Debug)]
+pub(super) struct Calling(Arc<Target>);
+
+impl Drop for Calling {
+    fn drop(&mut self) {
+        self.0.calls.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Executors {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds one, which replaces an earlier one of the same id.
+    pub(super) fn add(&self, offer: &Offer, peer: String) -> Arc<Target> {
+        let (executor, cpus) = (offer.executor, (offer.cpu_millis / 1000).max(1));
+        let target = Arc::new(Target {
+            executor,
+            peer,
+            cpus,
+            calls: AtomicU32::new(0),
+            proven: AtomicBool::new(false),
+        });
+        let mut targets = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        targets.retain(|other| other.executor != executor);
+        targets.push(Arc::clone(&target));
+        target
+    }
+
+    /// Removes one, unless it was replaced.
+    pub(super) fn remove(&self, gone: &Arc<Target>) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).retain(|target| !Arc::ptr_eq(target, gone));
+    }
+
+    /// All of them in the order in which they should be asked to run `version`.
+    pub(super) fn for_version(&self, version: Digest) -> Vec<Arc<Target>> {
+        let mut targets = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if targets.len() > 1 {
+            let hasher = BuildHasherDefault::<DefaultHasher>::default();
+            targets.sort_by_cached_key(|target| {
+                (
+                    target.calls.load(Relaxed) / (target.cpus * CALLS_PER_CPU),
+                    hasher.hash_one((version, target.executor)),
+                )
+            });
+        }
+        targets
+    }
+}
+
+impl Target {
+    /// Whether it can be reached as far as is known. Its link says when it goes away.
+    pub(super) fn is_proven(&self) -> bool {
+        self.proven.load(Relaxed)
+    }
+
+    pub(super) fn prove(&self) {
+        self.proven.store(true, Relaxed);
+    }
+
+    pub(super) fn begin(self: &Arc<Self>) -> Calling {
+        self.calls.fetch_add(1, Relaxed);
+        Calling(Arc::clone(self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_keeps_its_executor_until_that_is_busy() {
+        let executors = Executors::default();
+        for id in 1..=4 {
+            let offer = Offer { executor: ExecutorId(id), cpu_millis: 1000, memory: 1, gpu: 0 };
+            executors.add(&offer, format!("e{id}:1"));
+        }
+        let version = Digest::of(b"f");
+        let first = executors.for_version(version);
+        assert_eq!(executors.for_version(version)[0].executor, first[0].executor);
+        let calls: Vec<_> = (0..CALLS_PER_CPU).map(|_| first[0].begin()).collect();
+        assert_eq!(executors.for_version(version)[0].executor, first[1].executor);
+        drop(calls);
+        assert_eq!(executors.for_version(version)[0].executor, first[0].executor);
+        let chosen = |n: u8| executors.for_version(Digest::of(&[n]))[0].executor;
+        let spread: std::collections::BTreeSet<_> = (0..100).map(chosen).collect();
+        assert_eq!(spread.len(), 4, "versions are spread");
+        executors.remove(&first[0]);
+        assert_eq!(executors.for_version(version)[0].executor, first[1].executor);
+    }
+}

@@ -1,0 +1,155 @@
+//! Where executors dial: each link is checked, welcomed and handed to the owner of the shard it asks for.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use fanfold_peer::{Answered, answer};
+use fanfold_protocol::{
+    Code, Error, Kind,
+    limit::MESSAGE_QUEUE_MAX,
+    link::{PROTOCOL, ShardName, Welcome, check_protocol},
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::Executors;
+use crate::owner::{ExecutorLink, Owner};
+
+/// Before the next try after a connection that could not be accepted.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// An owner that executors can work for.
+#[derive(Clone)]
+pub(crate) struct Shard {
+    /// Its shard.
+    pub(crate) name: ShardName,
+    /// Its epoch.
+    pub(crate) epoch: u64,
+    /// The owner.
+    pub(crate) owner: Owner,
+}
+
+/// A listening address for executors.
+pub struct Listener {
+    address: SocketAddr,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Listener {
+    /// Listens on `address`; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// `platform` / `unreachable` where the address cannot be had.
+    pub(crate) async fn start(
+        address: SocketAddr,
+        shard: Shard,
+        executors: Executors,
+    ) -> Result<Self, Error> {
+        let failed = |e: std::io::Error| {
+            let message =
+                format!("cannot listen for executors on {address}: {e}; choose another --peer address");
+            Error::new(Kind::Platform, Code::Unreachable, message)
+        };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let accept = Accept { shard, executors, stop: stop.clone(), tasks: tasks.clone() };
+        tasks.spawn(accept.run(listener));
+        tasks.close();
+        Ok(Self { address, stop, tasks })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes no further links and cuts those there are.
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        self.tasks.wait().await;
+    }
+}
+
+struct Accept {
+    shard: Shard,
+    executors: Executors,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Accept {
+    async fn run(self, listener: TcpListener) {
+        let accept = Arc::new(self);
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = accept.stop.cancelled() => return,
+            };
+            match accepted {
+                Ok((stream, from)) => {
+                    let this = Arc::clone(&accept);
+                    accept.tasks.spawn(async move {
+                        tokio::select! {
+                            () = this.link(stream, from) => {}
+                            () = this.stop.cancelled() => {}
+                        }
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "an executor's connection was not accepted");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn link(&self, stream: TcpStream, from: SocketAddr) {
+        match answer(stream).await {
+            Ok(answered) => match self.check(&answered) {
+                Ok(()) => self.take(answered).await,
+                Err(error) => {
+                    tracing::warn!(name = answered.hello.name, %from, %error, "an executor was refused");
+                    answered.refuse(error).await;
+                }
+            },
+            Err(error) => tracing::warn!(%from, %error, "a link was not begun"),
+        }
+    }
+
+    fn check(&self, answered: &Answered) -> Result<(), Error> {
+        let hello = &answered.hello;
+        check_protocol(&format!("executor `{}`", hello.name), hello.protocol)?;
+        if let Some(other) = hello.shard.as_ref().filter(|shard| **shard != self.shard.name) {
+            let why =
+                format!("this gateway owns shard `{}`, not `{}`", self.shard.name.as_str(), other.as_str());
+            return Err(Error::new(Kind::Conflict, Code::Precondition, why).retryable(true));
+        }
+        Ok(())
+    }
+
+    async fn take(&self, answered: Answered) {
+        let Shard { name, epoch, .. } = self.shard.clone();
+        let tag = name.tag();
+        let welcome = Welcome { protocol: PROTOCOL, shard: name, epoch };
+        let (hello, link) = match answered.welcome(&welcome).await {
+            Ok(begun) => begun,
+            Err(error) => return tracing::debug!(%error, "an executor went away"),
+        };
+        let (to, outgoing) = mpsc::channel(MESSAGE_QUEUE_MAX);
+        let (incoming, from) = mpsc::channel(MESSAGE_QUEUE_MAX);
+        let (name, executor) = (hello.name, hello.offer.executor);
+        let target = self.executors.add(&hello.offer, hello.peer.clone());
+        let held = hello.held.into_iter().filter(|held| held.key.job.shard() == tag).collect();
+        let joined = ExecutorLink { offer: hello.offer, held, peer: Some(hello.peer), to, from };
+        if self.shard.owner.join(joined).await.is_ok() {
+            tracing::info!(name, %executor, "an executor joined");
+            let ended = link.run(outgoing, incoming).await;
+            tracing::info!(name, %executor, "an executor's link ended: {ended}");
+        }
+        self.executors.remove(&target);
+    }
+}
