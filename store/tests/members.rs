@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 fn member(id: u64) -> Member {
     Member {
         id,
-        role: if id % 2 == 0 { Role::Gateway } else { Role::Executor },
+        role: if id.is_multiple_of(2) { Role::Gateway } else { Role::Executor },
         name: format!("member-{id}"),
         url: String::new(),
         peer: format!("127.0.0.1:{id}"),

@@ -51,7 +51,7 @@ return live
 /// Where announcements are.
 #[derive(Debug)]
 pub(super) enum Directory {
-    Redis(Redis),
+    Redis(Box<Redis>),
     Memory(BTreeMap<u64, (Instant, Member)>),
 }
 

@@ -63,7 +63,7 @@ impl Members {
         if namespace.is_empty() || !namespace.bytes().all(plain) {
             return Err(Error::invalid(format!("`{}` is not a namespace", namespace.escape_debug())));
         }
-        let mut directory = Directory::Redis(Redis::new(url, namespace)?);
+        let mut directory = Directory::Redis(Box::new(Redis::new(url, namespace)?));
         let members = directory.look().await?;
         Ok(Self::over(directory, members))
     }
