@@ -1,5 +1,7 @@
 //! What the whole-system tests share.
 
+pub mod cluster;
 pub mod platform;
+pub mod redis;
 pub mod s3;
 pub mod sim;

@@ -22,6 +22,7 @@ pub type Http = Client<HttpConnector, Full<Bytes>>;
 /// A running `fanfold up`. Dropping it kills the process.
 pub struct Platform {
     url: String,
+    ready: Value,
     dir: PathBuf,
     process: Child,
     http: Http,
@@ -110,11 +111,19 @@ impl Platform {
     /// # Errors
     /// The exit status.
     pub fn try_start(dir: &Path, args: &[&str]) -> Result<Self, ExitStatus> {
-        let mut process = Command::new(binary())
-            .args(["up", "--json", "--listen", "127.0.0.1:0", "--dir"])
-            .arg(dir)
-            .args(args)
+        let mut command = Command::new(binary());
+        command.args(["up", "--json", "--listen", "127.0.0.1:0", "--dir"]).arg(dir).args(args);
+        Self::spawn(command, dir)
+    }
+
+    /// Starts a process that says where it serves REST, as JSON, in its first line; where it ends before that, its status.
+    ///
+    /// # Errors
+    /// The exit status.
+    pub fn spawn(mut command: Command, dir: &Path) -> Result<Self, ExitStatus> {
+        let mut process = command
             .env_remove("FANFOLD_TOKEN")
+            .env_remove("FANFOLD_REDIS")
             .stdout(Stdio::piped())
             .spawn()
             .expect("the fanfold binary starts");
@@ -123,9 +132,14 @@ impl Platform {
         let Ok(ready) = serde_json::from_str::<Value>(&line) else {
             return Err(process.wait().expect("a child of ours"));
         };
-        let url = ready["url"].as_str().expect("a url").to_owned();
+        let url = ready["url"].as_str().unwrap_or_default().to_owned();
         let http = Client::builder(TokioExecutor::new()).build_http();
-        Ok(Self { url, dir: dir.to_path_buf(), process, http })
+        Ok(Self { url, ready, dir: dir.to_path_buf(), process, http })
+    }
+
+    /// What it said when it was ready.
+    pub fn ready(&self) -> &Value {
+        &self.ready
     }
 
     /// Its address, without a trailing slash.

@@ -1,0 +1,72 @@
+//! A real cluster for a test: an S3 server, a Redis, gateways and executors, each a process of its own.
+
+use std::{path::Path, process::Command};
+
+use crate::{
+    platform::{Platform, binary},
+    redis::Redis,
+    s3::S3Server,
+};
+
+/// What all processes of a cluster share. Processes are started with [`Cluster::gateway`] and [`Cluster::executor`].
+pub struct Cluster {
+    /// The record.
+    pub s3: S3Server,
+    /// Who is there.
+    pub redis: Redis,
+    dir: tempfile::TempDir,
+}
+
+impl Cluster {
+    /// An S3 server and a Redis, both empty.
+    pub fn start() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let s3 = S3Server::start(&dir.path().join("s3"), &[]);
+        Self { s3, redis: Redis::start(), dir }
+    }
+
+    /// Where the S3 server keeps its files.
+    pub fn s3_dir(&self) -> std::path::PathBuf {
+        self.dir.path().join("s3")
+    }
+
+    fn command(&self, role: &str) -> Command {
+        let mut command = Command::new(binary());
+        command.args([role, "--json", "--store", "s3://fanfold/test", "--redis", &self.redis.url()]);
+        command.args(["--log", "warn"]).envs(self.s3.environment());
+        command
+    }
+
+    /// Starts a gateway and waits until it is ready.
+    pub fn gateway(&self, name: &str) -> Platform {
+        let mut command = self.command("gateway");
+        command.args(["--name", name, "--listen", "127.0.0.1:0", "--peer", "127.0.0.1:0"]);
+        spawn(command)
+    }
+
+    /// Starts an executor and waits until it is ready; it joins gateways within a second or so.
+    pub fn executor(&self, name: &str, args: &[&str]) -> Platform {
+        let mut command = self.command("executor");
+        command.args(["--name", name, "--slots", "1", "--memory", "1GiB"]).args(args);
+        spawn(command)
+    }
+}
+
+fn spawn(command: Command) -> Platform {
+    Platform::spawn(command, Path::new("/"))
+        .unwrap_or_else(|status| panic!("the process ended with {status}"))
+}
+
+/// Waits until a gateway has `count` executors.
+pub async fn joined(gateway: &Platform, count: usize) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    loop {
+        let metrics = gateway.get("/metrics").await.text();
+        let here = metrics.lines().filter(|line| line.starts_with("fanfold_executor_cpu_millis{")).count();
+        if here == count {
+            return;
+        }
+        assert!(std::time::Instant::now() < deadline, "{here} executors after 20 s, wanted {count}");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}

@@ -1,0 +1,152 @@
+//! A cluster of real processes: what users do works as on one machine, and goes on when processes are killed.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use fanfold_tests::{
+    cluster::{Cluster, joined},
+    platform::Platform,
+};
+use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
+use serde_json::{Value, json};
+
+/// Puts text in as objects; the counts of its words.
+async fn put_text(gateway: &Platform, objects: usize) -> BTreeMap<String, u64> {
+    let mut rng = StdRng::seed_from_u64(17);
+    let mut counts = BTreeMap::new();
+    for object in 0..objects {
+        let mut text = String::new();
+        for _ in 0..20_000 {
+            // Frequent and rare words, as in real text.
+            let most = rng.random_range(1..3000);
+            let word = format!("w{}", rng.random_range(0..most));
+            text.push_str(&word);
+            text.push(' ');
+            *counts.entry(word).or_default() += 1;
+        }
+        gateway.send("PUT", &format!("/v1/objects/text/{object}"), &[], text).await.expect(201);
+    }
+    counts
+}
+
+async fn ended(gateway: &Platform, job: &str) -> Value {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        // While its gateway is down there is no answer.
+        if let Ok(answer) = gateway.try_send("GET", &format!("/v1/jobs/{job}?wait=1s"), &[], "").await {
+            let view = answer.expect(200).json();
+            if matches!(view["state"].as_str(), Some("succeeded" | "failed" | "cancelled")) {
+                return view;
+            }
+            assert!(Instant::now() < deadline, "{view:#}");
+        }
+    }
+}
+
+async fn begin_wordcount(gateway: &Platform) -> String {
+    let input = json!({ "prefix": "text/", "split_bytes": 100_000, "reducers": 8, "top": 50 }).to_string();
+    let body =
+        json!({ "function": "wordcount", "input": serde_json::from_str::<Value>(&input).expect("JSON") });
+    let answer = gateway
+        .send("POST", "/v1/jobs", &[("content-type", "application/json")], body.to_string())
+        .await
+        .expect(202);
+    answer.json()["id"].as_str().expect("an id").to_owned()
+}
+
+async fn check_counts(gateway: &Platform, job: &str, counts: &BTreeMap<String, u64>) {
+    let view = ended(gateway, job).await;
+    assert_eq!(view["state"], "succeeded", "{view:#}");
+    let report = gateway.get(&format!("/v1/invocations/{job}/output")).await.expect(200).json();
+    assert_eq!(report["words"], counts.values().sum::<u64>());
+    assert_eq!(report["distinct"], counts.len());
+    for row in report["top"].as_array().expect("rows") {
+        assert_eq!(counts[row["word"].as_str().expect("a word")], row["count"].as_u64().expect("a count"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_run_on_executors_of_other_processes() {
+    let cluster = Cluster::start();
+    let gateway = cluster.gateway("g0");
+    gateway.get("/readyz").await.expect(200);
+    let lonely = gateway.post("/function/echo", "x").await;
+    lonely.expect_problem(404, "not-found", "function", "");
+    let _executors = [cluster.executor("e1", &[]), cluster.executor("e2", &[])];
+    joined(&gateway, 2).await;
+    for name in ["echo", "hello-http", "misbehave", "noop", "thumbnail"] {
+        gateway.deploy(name).await.expect(201);
+    }
+    let large = vec![7; 3 << 20];
+    assert_eq!(gateway.post("/function/echo", large.clone()).await.expect(200).body, large);
+    let hello = gateway.get("/function/hello-http/").await.expect(200);
+    assert!(hello.headers.contains_key("server-timing"), "{:?}", hello.headers);
+    // A guest's failure is the same from afar, with its log lines.
+    let failed = gateway.post("/function/misbehave", r#"{"do": "trap"}"#).await;
+    let id = failed.headers["fanfold-invocation"].to_str().expect("text").to_owned();
+    assert_eq!(failed.json()["kind"], "guest", "{}", failed.text());
+    gateway.get(&format!("/v1/invocations/{id}/logs")).await.expect(200);
+    // A driver's tasks are spread over both.
+    let tasks = gateway.post("/function/noop", r#"{"tasks":200,"lone":false}"#).await.expect(200);
+    assert_eq!(tasks.json()["tasks"], 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_survives_its_executors_and_its_gateway() {
+    let cluster = Cluster::start();
+    let gateway = cluster.gateway("g0");
+    let mut executors: Vec<Platform> = (1..=4).map(|n| cluster.executor(&format!("e{n}"), &[])).collect();
+    joined(&gateway, 4).await;
+    gateway.deploy("wordcount").await.expect(201);
+    let counts = put_text(&gateway, 30).await;
+
+    // Undisturbed first, so that what follows is known to have something to disturb.
+    let job = begin_wordcount(&gateway).await;
+    check_counts(&gateway, &job, &counts).await;
+
+    let job = begin_wordcount(&gateway).await;
+    for round in 5..=8 {
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        executors.remove(0).kill();
+        executors.push(cluster.executor(&format!("e{round}"), &[]));
+    }
+    check_counts(&gateway, &job, &counts).await;
+
+    let job = begin_wordcount(&gateway).await;
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    gateway.kill();
+    let gateway = cluster.gateway("g0");
+    check_counts(&gateway, &job, &counts).await;
+    // And an ended job has its result still.
+    let job = begin_wordcount(&gateway).await;
+    executors.remove(0).terminate();
+    check_counts(&gateway, &job, &counts).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flushed_redis_costs_nothing() {
+    let cluster = Cluster::start();
+    let gateway = cluster.gateway("g0");
+    let _executors: Vec<Platform> = (1..=2).map(|n| cluster.executor(&format!("e{n}"), &[])).collect();
+    joined(&gateway, 2).await;
+    gateway.deploy("echo").await.expect(201);
+    let mut ids = Vec::new();
+    for n in 0..200 {
+        if n % 10 == 0 {
+            cluster.redis.flush();
+        }
+        let accepted = gateway.post("/async-function/echo", format!("{n}")).await.expect(202);
+        ids.push(accepted.json()["id"].as_str().expect("an id").to_owned());
+    }
+    for (n, id) in ids.iter().enumerate() {
+        let view = ended(&gateway, id).await;
+        assert_eq!(view["state"], "succeeded", "{view:#}");
+        let output = gateway.get(&format!("/v1/invocations/{id}/output")).await.expect(200);
+        assert_eq!(output.text(), n.to_string());
+    }
+    // A newcomer still finds the gateway.
+    let _late = cluster.executor("late", &[]);
+    joined(&gateway, 3).await;
+}
