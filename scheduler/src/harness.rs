@@ -155,17 +155,7 @@ impl World {
                 generator: self.task(rest[2]),
                 output: rest[3].parse().unwrap(),
             },
-            "yield" | "put" => {
-                let task = self.task(rest[0]);
-                let n: u32 = rest[1].parse().unwrap();
-                let output = if verb == "put" { PartitionId::FIRST_PUT + n } else { n };
-                let value = self.value(rest[2], PartitionId { task, output });
-                let attempt = self.attempts[&task].0;
-                match verb {
-                    "put" => FromExecutor::Put { attempt, output, value },
-                    _ => FromExecutor::Yield { attempt, output, value },
-                }
-            }
+            "yield" | "put" => self.made(verb, rest),
             "drop" => FromExecutor::Drop { attempt: attempt(self, rest[0]), futures: self.parts(&rest[1..]) },
             "cancel-futures" => {
                 FromExecutor::Cancel { attempt: attempt(self, rest[0]), futures: self.parts(&rest[1..]) }
@@ -212,6 +202,18 @@ impl World {
         let held = self.held.get(&offer.executor).into_iter().flatten();
         let held = held.map(|(&key, &durable)| Held { key, durable }).collect();
         Event::ExecutorJoined { offer, held }
+    }
+
+    fn made(&mut self, verb: &str, rest: &[&str]) -> FromExecutor {
+        let task = self.task(rest[0]);
+        let n: u32 = rest[1].parse().unwrap();
+        let output = if verb == "put" { PartitionId::FIRST_PUT + n } else { n };
+        let value = self.value(rest[2], PartitionId { task, output });
+        let attempt = self.attempts[&task].0;
+        match verb {
+            "put" => FromExecutor::Put { attempt, output, value },
+            _ => FromExecutor::Yield { attempt, output, value },
+        }
     }
 
     fn finished(&self, task: TaskId, result: Result<Vec<Output>, Error>) -> FromExecutor {

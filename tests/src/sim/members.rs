@@ -22,7 +22,7 @@ impl Run {
         let executor = ExecutorId(self.next_executor);
         self.next_executor += 1;
         let offer = Offer { executor, cpu_millis: size.cpu_millis, memory: size.memory, gpu: 0 };
-        let slow = if executor.0 % 2 == 0 { self.plan.slow } else { 1 };
+        let slow = if executor.0.is_multiple_of(2) { self.plan.slow } else { 1 };
         let node = Node {
             offer,
             most: size,
