@@ -21,7 +21,8 @@ pub fn run(filter: &[String]) -> Result<()> {
         &["nextest", "run", "--release", "--workspace"]
     } else {
         eprintln!("note: cargo-nextest is not installed; using cargo test (slower, same tests)");
-        &["test", "--release", "--workspace", "--lib", "--bins", "--tests"]
+        // Without a choice of targets, because only then are the examples built that tests start.
+        &["test", "--release", "--workspace", "--no-fail-fast"]
     };
     let foreign = foreign::build()?;
     let environment = [
@@ -34,7 +35,8 @@ pub fn run(filter: &[String]) -> Result<()> {
         functions(nextest, filter)?;
     }
     shell::run(cargo(tests).args(filter).envs(environment))?;
-    if filter.is_empty() {
+    // `cargo test` has run them.
+    if filter.is_empty() && nextest {
         shell::run(cargo(&["test", "--release", "--doc", "--workspace"]).envs(environment))?;
     }
     Ok(())
