@@ -38,7 +38,8 @@ pub async fn run(command: Command, out: Output) -> Result<(), Failure> {
         ));
     };
     let options = S3Options { endpoint: args.endpoint, ..S3Options::default() };
-    let done = bootstrap(bucket, &options).await.map_err(|e| Failure::platform(&e))?;
+    let fix = "correct the endpoint or the AWS_ variables, and run it again: what is done already stays";
+    let done = bootstrap(bucket, &options).await.map_err(|e| Failure::platform(&e).fix(fix))?;
     let told = json!({
         "store": bucket.to_string(), "created": done.created, "unfinished_uploads": done.uploads.to_string(),
     });
