@@ -1,6 +1,8 @@
 //! Executors that come, change what they offer, drain and go.
 
-use fanfold_protocol::{Code, Error, ExecutorId, Kind, call::Placement, link::Held, message::Offer};
+use fanfold_protocol::{
+    Code, Error, ExecutorId, Kind, call::Placement, link::Held, message::Offer, value::Output,
+};
 
 use crate::{
     Scheduler,
@@ -17,8 +19,11 @@ impl Scheduler {
         self.pool.join(offer);
         held.iter().for_each(|held| self.take_over(offer.executor, held));
         // What was away with it and has not come back is lost.
-        for part in self.parts(|content| matches!(content, Content::Gone(gone) if gone.away().is_some_and(|away| away.at == Some(offer.executor))))
-        {
+        let away_with_it = |content: &Content| match content {
+            Content::Gone(gone) => gone.away().is_some_and(|away| away.at == Some(offer.executor)),
+            _ => false,
+        };
+        for part in self.parts(away_with_it) {
             self.sweep(part);
             self.agenda.push_back(Work::Need(part));
         }
@@ -125,9 +130,9 @@ impl Scheduler {
     }
 }
 
-fn output_at(output: &fanfold_protocol::value::Output) -> Option<ExecutorId> {
+fn output_at(output: &Output) -> Option<ExecutorId> {
     match output {
-        fanfold_protocol::value::Output::Stored(stored) => stored.at,
+        Output::Stored(stored) => stored.at,
         _ => None,
     }
 }

@@ -93,56 +93,52 @@ impl Scheduler {
 
     /// Why nothing of this size starts now.
     fn reason_no_room(&self, needs: &Resources, only: Option<ExecutorId>) -> String {
-        let suits = |executor: &&Executor| only.is_none_or(|only| only == executor.id);
-        let all: Vec<&Executor> =
-            self.pool.executors.iter().map(|(_, executor)| executor).filter(suits).collect();
-        let stays: Vec<Resources> = all.iter().filter(|e| !e.leaving).map(|e| e.total).collect();
-        match (all.is_empty(), stays.is_empty(), only) {
-            (true, _, Some(only)) => {
-                return format!("waits for executor {only}, the only one it may run on, to come");
-            }
-            (true, _, None) if self.pool.has_had_any => {
-                return "waits: there is no executor, for every one has left".to_owned();
-            }
-            (true, _, None) => return "waits: there is no executor, for none has joined".to_owned(),
-            (false, true, _) => return "waits: every executor is leaving".to_owned(),
-            (false, false, _) => {}
+        let all = self.pool.executors.iter().map(|(_, executor)| executor);
+        let all: Vec<&Executor> = all.filter(|e| only.is_none_or(|only| only == e.id)).collect();
+        if all.is_empty() {
+            return match only {
+                Some(only) => format!("waits for executor {only}, the only one it may run on, to come"),
+                None if self.pool.has_had_any => {
+                    "waits: there is no executor, for every one has left".to_owned()
+                }
+                None => "waits: there is no executor, for none has joined".to_owned(),
+            };
         }
-        let whose = only.map_or("the largest executor".to_owned(), |only| {
-            format!("executor {only}, the only one it may run on,")
-        });
-        if let Some((needed, offered)) = shortest(needs, &stays) {
-            return format!("needs {needed}, {whose} offers {offered}");
+        let offered: Vec<Resources> = all.iter().filter(|e| !e.leaving).map(|e| e.total).collect();
+        if offered.is_empty() {
+            return "waits: every executor is leaving".to_owned();
         }
-        let could = |executor: &&&Executor| executor.could_fit(needs);
-        let free: Vec<Resources> = all.iter().filter(could).map(|executor| executor.free()).collect();
-        if free.is_empty() {
-            return format!(
-                "needs {} with {}, and no executor offers both",
-                cpus(needs.cpu_millis),
-                size(needs.memory)
-            );
+        if let Some((needed, most)) = shortest(needs, &offered) {
+            let whose = only.map_or("the largest executor".to_owned(), |only| {
+                format!("executor {only}, the only one it may run on,")
+            });
+            return format!("needs {needed}, {whose} offers {most}");
         }
-        match shortest(needs, &free) {
-            Some(_) if free.iter().all(|free| free.memory < needs.memory) => {
-                let most = free.iter().map(|free| free.memory).max().unwrap_or_default();
-                format!(
-                    "waits for memory: needs {}, and at most {} is free on an executor",
-                    size(needs.memory),
-                    size(most)
-                )
-            }
-            Some(_) if free.iter().all(|free| free.gpu < needs.gpu) => "waits for a gpu".to_owned(),
-            Some(_) => format!("waits for {} to be free", cpus(needs.cpu_millis)),
-            None if free.iter().any(|free| needs.fits(free)) => {
-                "waits for its turn: what is free is kept for larger tasks or those that go on".to_owned()
-            }
-            None => format!(
-                "waits for {} and {} to be free on one executor",
-                cpus(needs.cpu_millis),
-                size(needs.memory)
-            ),
-        }
+        let free: Vec<Resources> = all.iter().filter(|e| e.could_fit(needs)).map(|e| e.free()).collect();
+        reason_not_free(needs, &free)
+    }
+}
+
+/// Why nothing of this size starts where `free` is free, on executors that are large enough.
+fn reason_not_free(needs: &Resources, free: &[Resources]) -> String {
+    let (cpus, memory) = (cpus(needs.cpu_millis), size(needs.memory));
+    if free.is_empty() {
+        return format!("needs {cpus} with {memory}, and no executor offers both");
+    }
+    if free.iter().any(|free| needs.fits(free)) {
+        return "waits for its turn: what is free is kept for larger tasks or those that go on".to_owned();
+    }
+    if free.iter().all(|free| free.memory < needs.memory) {
+        let most = free.iter().map(|free| free.memory).max().unwrap_or_default();
+        return format!(
+            "waits for memory: needs {memory}, and at most {} is free on an executor",
+            size(most)
+        );
+    }
+    match shortest(needs, free) {
+        Some(_) if free.iter().all(|free| free.gpu < needs.gpu) => "waits for a gpu".to_owned(),
+        Some(_) => format!("waits for {cpus} to be free"),
+        None => format!("waits for {cpus} and {memory} to be free on one executor"),
     }
 }
 
