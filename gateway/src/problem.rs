@@ -90,8 +90,14 @@ pub(crate) fn response<B: From<Bytes>>(error: &Error) -> Response<B> {
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
     match error.kind {
         // Queues are short and calls are too: a second is a good guess.
-        Kind::Overloaded => headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1")),
+        Kind::Overloaded if error.retryable => {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"))
+        }
         Kind::Unauthorized => headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")),
+        // The router answers other methods by itself; what comes here are calls.
+        Kind::Invalid if error.code == Code::Method => {
+            headers.insert(header::ALLOW, HeaderValue::from_static("POST"))
+        }
         _ => None,
     };
     if error.kind == Kind::Platform && error.code != Code::Cancelled {

@@ -168,6 +168,18 @@ impl Manifest {
         if memory_max.is_some_and(|max| max < memory) {
             return Err(refuse("resources.memory_max is below resources.memory: raise it or leave it out"));
         }
+        if self.resources.gpu > 0 {
+            return Err(refuse("resources.gpu: this version has no gpu host calls; leave it out"));
+        }
+        if !self.secrets.is_empty() {
+            return Err(refuse("secrets: this version keeps none; leave it out"));
+        }
+        if let Some(bad) = self.egress.allow.iter().find(|origin| !is_origin(origin)) {
+            let shown = bad.escape_debug();
+            return Err(refuse(format!(
+                "egress.allow: `{shown}` is no origin, such as `http://api.example.com:8080`"
+            )));
+        }
         let positive = [
             ("timeout", self.timeout),
             ("concurrency.max", u64::from(self.concurrency.max)),
@@ -175,10 +187,20 @@ impl Manifest {
             ("body_max", self.body_max),
         ];
         match positive.iter().find(|(_, value)| *value == 0) {
-            Some((key, _)) => Err(refuse(format!("{key} is zero: give at least 1"))),
+            Some((key, _)) => Err(refuse(format!("{key} is zero: give more, or leave it out"))),
             None => Ok(()),
         }
     }
+}
+
+/// Whether a text is scheme, host and perhaps port. Who sends requests looks closer.
+fn is_origin(text: &str) -> bool {
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    let plain = |host: &str| {
+        let host = host.strip_suffix('/').unwrap_or(host);
+        !host.is_empty() && !host.contains(['/', '?', '#', '@', '*']) && !host.contains(char::is_whitespace)
+    };
+    rest.is_some_and(plain)
 }
 
 fn refuse(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
@@ -281,5 +303,11 @@ mod tests {
         check("name = \"a\"\n[resources]\nmemory = \"12 parsecs\"", Err("128MiB"));
         check("timeout = \"5s\"", Err("missing field `name`"));
         check("name = \"a\"\n[concurrency]\nmax = 0", Err("concurrency.max is zero"));
+        check("name = \"a\"\n[resources]\ngpu = 1", Err("no gpu host calls"));
+        check("name = \"a\"\nsecrets = [\"KEY\"]", Err("keeps none"));
+        check("name = \"a\"\n[egress]\nallow = [\"http://[::1]:80\", \"https://a.example\"]", Ok(()));
+        for bad in ["ftp://a.example", "a.example", "http://*.example", "http://a.example/path", "http://"] {
+            check(&format!("name = \"a\"\n[egress]\nallow = [\"{bad}\"]"), Err("is no origin"));
+        }
     }
 }

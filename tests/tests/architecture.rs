@@ -12,9 +12,10 @@ use serde_json::Value;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("fanfold-protocol", &[]),
     ("fanfold-store", &["fanfold-protocol"]),
+    ("fanfold-peer", &["fanfold-protocol"]),
     ("fanfold-scheduler", &["fanfold-protocol"]),
-    ("fanfold-executor", &["fanfold-protocol", "fanfold-store"]),
-    ("fanfold-gateway", &["fanfold-protocol", "fanfold-scheduler", "fanfold-store"]),
+    ("fanfold-executor", &["fanfold-peer", "fanfold-protocol", "fanfold-store"]),
+    ("fanfold-gateway", &["fanfold-peer", "fanfold-protocol", "fanfold-scheduler", "fanfold-store"]),
     ("fanfold-client", &["fanfold-protocol"]),
     ("fanfold-macros", &[]),
     ("fanfold", &["fanfold-macros"]),
