@@ -161,17 +161,18 @@ async fn eager_outputs_are_durable_before_they_are_announced() {
 
 #[tokio::test]
 async fn a_guests_own_mistakes_are_its_own() {
-    for (entry, code, message) in [
-        ("trap", Code::Trap, "unreachable"),
-        ("nothing", Code::MalformedResponse, "returned 0 values where 1 were asked for"),
-        // It says `platform`, which is not for it to say, and the next three pass on what the host said.
-        ("x", Code::ErrorReturned, "it is what it is"),
-        ("stranger", Code::ErrorReturned, "is not held by this task"),
-        ("2", Code::ErrorReturned, "output 0 is being written already"),
-        ("generate", Code::ErrorReturned, "only a generator yields"),
+    for (entry, kind, code, message) in [
+        ("trap", Kind::Guest, Code::Trap, "unreachable"),
+        ("nothing", Kind::Guest, Code::MalformedResponse, "returned 0 values where 1 were asked for"),
+        // It says `platform`, which is not for it to say.
+        ("x", Kind::Guest, Code::ErrorReturned, "it is what it is"),
+        // What the host said to it, it may say to its caller: nobody can tell whose mistake it was.
+        ("stranger", Kind::Invalid, Code::ErrorReturned, "is not held by this task"),
+        ("2", Kind::Conflict, Code::ErrorReturned, "output 0 is being written already"),
+        ("generate", Kind::Invalid, Code::ErrorReturned, "only a generator yields"),
     ] {
         let error = run(entry, vec![inline(&[1])]).await.unwrap_err();
-        assert_eq!((error.kind, error.code), (Kind::Guest, code), "{entry}: {error}");
+        assert_eq!((error.kind, error.code), (kind, code), "{entry}: {error}");
         assert!(error.message.contains(message), "{entry}: {error}");
     }
 }
