@@ -4,10 +4,12 @@
 //! did that day.
 
 mod bare;
+mod cluster;
 mod cold;
 mod density;
 mod hello;
 mod load;
+mod remote_call;
 mod report;
 mod rest;
 mod server;
@@ -18,7 +20,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-const NAMES: [&str; 5] = ["hello", "cold", "density", "tasks", "wordcount"];
+const NAMES: [&str; 6] = ["hello", "cold", "density", "tasks", "wordcount", "remote-call"];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -47,6 +49,7 @@ async fn run(name: &str, args: &[String]) -> Result<()> {
         "cold" => cold::run(args).await,
         "density" => density::run(args).await,
         "tasks" => tasks::run(args).await,
+        "remote-call" => remote_call::run(args).await,
         "wordcount" => wordcount::run(args).await,
         "all" => {
             for name in NAMES {

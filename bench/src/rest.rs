@@ -53,6 +53,21 @@ impl Rest {
         Ok(Answer { headers: head.headers, body })
     }
 
+    /// Waits until so many executors have joined.
+    pub async fn joined(&mut self, executors: usize) -> Result<()> {
+        for _ in 0..1000 {
+            let metrics = self.send("GET", "/metrics", "", "").await?.body;
+            let metrics = String::from_utf8_lossy(&metrics);
+            if metrics.lines().filter(|line| line.starts_with("fanfold_executor_cpu_millis{")).count()
+                >= executors
+            {
+                return Ok(());
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        anyhow::bail!("{executors} executors have not joined within ten seconds")
+    }
+
     /// Deploys a component under a manifest.
     pub async fn deploy(&mut self, name: &str, manifest: &str, component: &[u8]) -> Result<Value> {
         const BOUNDARY: &str = "fanfold-bench-boundary";

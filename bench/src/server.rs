@@ -26,9 +26,7 @@ impl Server {
 
     /// `fanfold up` on `dir`.
     pub fn fanfold(dir: &Path) -> Result<Self> {
-        let binary =
-            std::env::var_os("FANFOLD_BIN").context("FANFOLD_BIN is not set: use `cargo xtask bench`")?;
-        let mut command = Command::new(binary);
+        let mut command = Command::new(binary()?);
         command.args(["up", "--json", "--listen", "127.0.0.1:0", "--dir"]).arg(dir);
         Self::start(command.stdout(Stdio::piped()), |child| child.stdout.take().map(boxed))
     }
@@ -50,7 +48,10 @@ impl Server {
     }
 
     /// Starts a command and waits for the first line that names its address as a URL.
-    fn start(command: &mut Command, output: impl Fn(&mut Child) -> Option<Box<dyn Read>>) -> Result<Self> {
+    pub fn start(
+        command: &mut Command,
+        output: impl Fn(&mut Child) -> Option<Box<dyn Read>>,
+    ) -> Result<Self> {
         let mut process = command.spawn().with_context(|| format!("could not start {command:?}"))?;
         let output = output(&mut process).context("no output to read")?;
         for line in BufReader::new(output).lines() {
@@ -70,12 +71,22 @@ impl Drop for Server {
     }
 }
 
-fn boxed(read: impl Read + 'static) -> Box<dyn Read> {
+/// The `fanfold` binary.
+pub fn binary() -> Result<PathBuf> {
+    let binary =
+        std::env::var_os("FANFOLD_BIN").context("FANFOLD_BIN is not set: use `cargo xtask bench`")?;
+    Ok(binary.into())
+}
+
+/// What [`Server::start`] reads.
+pub fn boxed(read: impl Read + 'static) -> Box<dyn Read> {
     Box::new(read)
 }
 
 fn url_address(line: &str) -> Option<SocketAddr> {
-    let rest = &line[line.find("http://")? + 7..];
+    let after = |mark: &str| line.find(mark).map(|at| at + mark.len());
+    // An executor serves no REST, only its peers.
+    let rest = &line[after("http://").or_else(|| after("\"peer\":\""))?..];
     rest.split(|c: char| !(c.is_ascii_digit() || c == '.' || c == ':')).next()?.parse().ok()
 }
 

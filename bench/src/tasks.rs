@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::{
+    cluster::Cluster,
     report,
     rest::Rest,
     server::{Server, component},
@@ -15,13 +16,28 @@ const TASKS: u64 = 10_000;
 const LONE: u64 = 2_000;
 const ROUNDS: usize = 5;
 
-/// Runs the benchmark. An argument is the number of tasks.
+/// Runs the benchmark. Arguments: the number of tasks; `--executors N` measures a cluster with S3 and Redis instead of
+/// `fanfold up`.
 pub async fn run(args: &[String]) -> Result<()> {
+    let (executors, args) = match args {
+        [flag, count, rest @ ..] if flag == "--executors" => (Some(count.parse()?), rest),
+        _ => (None, args),
+    };
     let tasks = args.first().map(|n| n.parse()).transpose()?.unwrap_or(TASKS);
     let dir = tempfile::tempdir()?;
-    let server = Server::fanfold(dir.path())?;
+    let platform = match executors {
+        Some(executors) => Platform::Cluster(Cluster::start(dir.path(), executors)?),
+        None => Platform::Up(Server::fanfold(dir.path())?),
+    };
+    let server = match &platform {
+        Platform::Cluster(cluster) => &cluster.gateway,
+        Platform::Up(server) => server,
+    };
+    let what = executors.map_or("from one driver".to_owned(), |n| format!("from one driver, {n} executors"));
     let mut rest = Rest::connect(server.address).await?;
-    rest.deploy("noop", include_str!("../../functions/noop/fanfold.toml"), &std::fs::read(component("noop")?)?).await?;
+    rest.joined(executors.unwrap_or(1)).await?;
+    let manifest = include_str!("../../functions/noop/fanfold.toml");
+    rest.deploy("noop", manifest, &std::fs::read(component("noop")?)?).await?;
 
     let mut rates = Vec::new();
     for _ in 0..ROUNDS {
@@ -31,7 +47,7 @@ pub async fn run(args: &[String]) -> Result<()> {
     }
     let best = rates.iter().copied().fold(0.0, f64::max);
     let figures = json!({ "tasks": tasks, "per_second": report::median(rates).round(), "best_per_second": best.round() });
-    report::line("tasks", "from one driver", figures);
+    report::line("tasks", &what, figures);
 
     let answer = rest.call("noop", json!({ "tasks": LONE, "lone": true }).to_string()).await?;
     let lone: Value = serde_json::from_slice(&answer.body).context("noop answers JSON")?;
@@ -43,4 +59,10 @@ pub async fn run(args: &[String]) -> Result<()> {
     let usage = report::resident_bytes(server.pid());
     report::line("tasks", "platform", json!({ "resident_bytes": usage }));
     Ok(())
+}
+
+/// What is measured.
+enum Platform {
+    Up(Server),
+    Cluster(Cluster),
 }

@@ -30,6 +30,15 @@ pub fn all() -> Result<Built> {
     Ok(built())
 }
 
+/// The same with the S3 server that clusters under test use.
+pub fn all_for_bench() -> Result<Built> {
+    let built = all()?;
+    if env("FANFOLD_BIN").is_none() {
+        run(&mut cargo(&["build", "--release", "--package", "fanfold-tests", "--bin", "s3-server"]))?;
+    }
+    Ok(built)
+}
+
 /// Builds the product and every test, in one go: cargo chooses features for all that it builds together, so a separate build
 /// of the binary would compile most dependencies a second time.
 pub fn for_tests() -> Result<Built> {
