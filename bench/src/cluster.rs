@@ -1,9 +1,10 @@
 //! A cluster under test: an S3 server, a Redis, a gateway and executors, each a process that ends with the benchmark.
 
 use std::{
+    io::{BufRead as _, BufReader},
     net::{SocketAddr, TcpListener},
     path::Path,
-    process::{Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
 };
 
 use anyhow::{Context, Result};
@@ -20,7 +21,27 @@ pub struct Cluster {
 }
 
 struct Redis {
-    process: std::process::Child,
+    process: Child,
+    /// It would end if nobody could read what it says.
+    _out: BufReader<ChildStdout>,
+}
+
+impl Redis {
+    /// Starts one that keeps nothing on disk, and waits until it is ready.
+    fn start(port: u16) -> Result<Self> {
+        let mut process = Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("could not start redis-server")?;
+        let mut out = BufReader::new(process.stdout.take().context("no output to read")?);
+        let mut line = String::new();
+        while !line.contains("Ready to accept connections") {
+            line.clear();
+            anyhow::ensure!(out.read_line(&mut line)? > 0, "redis-server ended before it was ready");
+        }
+        Ok(Self { process, _out: out })
+    }
 }
 
 impl Drop for Redis {
@@ -35,23 +56,8 @@ impl Cluster {
     /// One gateway and `executors` executors of one slot each, their record below `dir`.
     pub fn start(dir: &Path, executors: usize) -> Result<Self> {
         let free = free_address()?;
-        let redis = Command::new("redis-server")
-            .args([
-                "--port",
-                &free.port().to_string(),
-                "--bind",
-                "127.0.0.1",
-                "--save",
-                "",
-                "--appendonly",
-                "no",
-            ])
-            .stdout(Stdio::null())
-            .spawn()
-            .context("could not start redis-server")?;
         let redis_url = format!("redis://{free}");
-        let redis = Redis { process: redis };
-        wait_for(free)?;
+        let redis = Redis::start(free.port())?;
 
         let beside = binary()?.with_file_name("s3-server");
         let mut s3 = Command::new(beside);
@@ -87,14 +93,4 @@ impl Cluster {
 
 fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
-}
-
-fn wait_for(address: SocketAddr) -> Result<()> {
-    for _ in 0..500 {
-        if std::net::TcpStream::connect(address).is_ok() {
-            return Ok(());
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    anyhow::bail!("nothing listens on {address} after five seconds")
 }

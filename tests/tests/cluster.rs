@@ -84,10 +84,11 @@ async fn calls_run_on_executors_of_other_processes() {
     let hello = gateway.get("/function/hello-http/").await.expect(200);
     assert!(hello.headers.contains_key("server-timing"), "{:?}", hello.headers);
     // A guest's failure is the same from afar, with its log lines.
-    let failed = gateway.post("/function/misbehave", r#"{"do": "trap"}"#).await;
+    let failed = gateway.post("/function/misbehave", r#"{"do": "panic"}"#).await;
     let id = failed.headers["fanfold-invocation"].to_str().expect("text").to_owned();
     assert_eq!(failed.json()["kind"], "guest", "{}", failed.text());
-    gateway.get(&format!("/v1/invocations/{id}/logs")).await.expect(200);
+    let logs = gateway.get(&format!("/v1/invocations/{id}/logs")).await.expect(200);
+    assert!(logs.text().contains("asked to panic"), "{}", logs.text());
     // A driver's tasks are spread over both.
     let tasks = gateway.post("/function/noop", r#"{"tasks":200,"lone":false}"#).await.expect(200);
     assert_eq!(tasks.json()["tasks"], 200);
@@ -100,6 +101,7 @@ async fn a_job_survives_its_executors_and_its_gateway() {
     let mut executors: Vec<Platform> = (1..=4).map(|n| cluster.executor(&format!("e{n}"), &[])).collect();
     joined(&gateway, 4).await;
     gateway.deploy("wordcount").await.expect(201);
+    gateway.deploy("echo").await.expect(201);
     let counts = put_text(&gateway, 30).await;
 
     // Undisturbed first, so that what follows is known to have something to disturb.
@@ -114,12 +116,21 @@ async fn a_job_survives_its_executors_and_its_gateway() {
     }
     check_counts(&gateway, &job, &counts).await;
 
+    // A result that is too large for the journal stays readable when its executor joins the next gateway.
+    let large = vec![7; 300_000];
+    let kept = gateway.post("/async-function/echo", large.clone()).await.expect(202).json();
+    let kept = kept["id"].as_str().expect("an id");
+    assert_eq!(ended(&gateway, kept).await["state"], "succeeded");
+
     let job = begin_wordcount(&gateway).await;
     tokio::time::sleep(Duration::from_millis(150)).await;
     gateway.kill();
     let gateway = cluster.gateway("g0");
     check_counts(&gateway, &job, &counts).await;
-    // And an ended job has its result still.
+    let output = gateway.get(&format!("/v1/invocations/{kept}/output")).await.expect(200);
+    assert_eq!(output.body, large);
+
+    // An executor that is told to stop hands over what it has.
     let job = begin_wordcount(&gateway).await;
     executors.remove(0).terminate();
     check_counts(&gateway, &job, &counts).await;

@@ -6,9 +6,10 @@ use fanfold_protocol::{
     AttemptId, Code, Error, ExecutorId, JobId, Kind, TaskId,
     call::{Call, TaskSpec},
     function::{FunctionRef, FunctionVersion},
-    link::Peer,
+    link::{Held, Peer},
     message::{Assignment, FromExecutor, ToExecutor},
     record::Record,
+    value::StoredKey,
 };
 use fanfold_scheduler::{Command, Event};
 
@@ -186,8 +187,21 @@ impl Loop {
             self.links.iter_mut().for_each(|other| other.send(ToExecutor::Peers(vec![peer.clone()])));
             link.send(ToExecutor::Peers(others));
         }
+        // The scheduler knows live jobs only, and has copies freed that it does not know.
+        let (live, ended): (Vec<Held>, Vec<Held>) =
+            held.into_iter().partition(|held| self.live.contains_key(&held.key.job));
+        let useless = ended.into_iter().map(|held| held.key).filter(|key| !self.is_kept(*key));
+        let useless: Vec<StoredKey> = useless.collect();
+        if !useless.is_empty() {
+            link.send(ToExecutor::Free(useless));
+        }
         self.links.push(link);
-        self.step(Event::ExecutorJoined { offer, held });
+        self.step(Event::ExecutorJoined { offer, held: live });
+    }
+
+    /// Whether a copy is of the result of an ended job that can still be read.
+    fn is_kept(&self, key: StoredKey) -> bool {
+        self.state.job(key.job).is_some_and(|job| job.stored().any(|stored| stored.key == key))
     }
 
     /// An executor's channel closed.
