@@ -1,8 +1,11 @@
 //! The gateway's wall clock and its source of invocation ids.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    sync::atomic::{AtomicU16, Ordering::Relaxed},
+    time::{SystemTime, UNIX_EPOCH},
+};
 
-use fanfold_protocol::JobId;
+use fanfold_protocol::{JobId, link::ShardTag};
 use rand::RngCore as _;
 
 /// Unix time in milliseconds; 0 for a clock set before 1970.
@@ -17,4 +20,13 @@ pub(crate) fn new_invocation() -> JobId {
     let mut random = [0; 10];
     rand::rng().fill_bytes(&mut random);
     JobId(uuid::Builder::from_unix_timestamp_millis(now_ms(), &random).into_uuid())
+}
+
+/// A new job's id in a shard. Ids made within one millisecond sort in the order they were made, up to 4,096 of them.
+pub(crate) fn new_job(at_ms: u64, shard: ShardTag) -> JobId {
+    static MADE: AtomicU16 = AtomicU16::new(0);
+    let [high, low] = (MADE.fetch_add(1, Relaxed) & 0xfff).to_be_bytes();
+    let mut random: [u8; 8] = rand::random();
+    (random[0], random[1]) = (high, low);
+    JobId::new(at_ms, shard, random)
 }

@@ -1,10 +1,7 @@
 //! The handle that callers hold.
 
 use std::{
-    sync::{
-        Arc, Mutex, OnceLock,
-        atomic::{AtomicU16, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
@@ -335,7 +332,7 @@ impl Owner {
                 format!("an input has at most {} bytes; put more in as an object", limit::INPUT_BYTES_MAX);
             return Err(Error::new(Kind::Invalid, Code::BodyTooLarge, why));
         }
-        let job = new_job(self.shared.clock.now_ms(), self.shared.shard);
+        let job = crate::clock::new_job(self.shared.clock.now_ms(), self.shared.shard);
         let input = if recorded && input.len() > limit::INLINE_BYTES_MAX {
             self.shared.store.put_input(job, input).await?;
             Input::Stored { bytes, content_type }
@@ -406,13 +403,4 @@ impl Appender {
         door.requests.send(Request::Append { records, reply }).await.map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
     }
-}
-
-/// A new job's id. Ids made within one millisecond sort in the order they were made, up to 4,096 of them.
-fn new_job(at_ms: u64, shard: ShardTag) -> JobId {
-    static MADE: AtomicU16 = AtomicU16::new(0);
-    let [high, low] = (MADE.fetch_add(1, Relaxed) & 0xfff).to_be_bytes();
-    let mut random: [u8; 8] = rand::random();
-    (random[0], random[1]) = (high, low);
-    JobId::new(at_ms, shard, random)
 }
