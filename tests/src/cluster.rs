@@ -1,6 +1,9 @@
 //! A real cluster for a test: an S3 server, a Redis, gateways and executors, each a process of its own.
 
-use std::{path::Path, process::Command};
+use std::{
+    path::Path,
+    process::{Command, ExitStatus},
+};
 
 use crate::{
     platform::{Platform, binary},
@@ -39,9 +42,17 @@ impl Cluster {
 
     /// Starts a gateway and waits until it is ready.
     pub fn gateway(&self, name: &str) -> Platform {
+        self.try_gateway(name).unwrap_or_else(|status| panic!("the gateway ended with {status}"))
+    }
+
+    /// The same; where the process ends before it is ready, its status.
+    ///
+    /// # Errors
+    /// The exit status.
+    pub fn try_gateway(&self, name: &str) -> Result<Platform, ExitStatus> {
         let mut command = self.command("gateway");
         command.args(["--name", name, "--listen", "127.0.0.1:0", "--peer", "127.0.0.1:0"]);
-        spawn(command)
+        Platform::spawn(command, Path::new("/"))
     }
 
     /// Starts an executor and waits until it is ready; it joins gateways within a second or so.

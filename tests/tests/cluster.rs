@@ -72,6 +72,10 @@ async fn calls_run_on_executors_of_other_processes() {
     let cluster = Cluster::start();
     let gateway = cluster.gateway("g0");
     gateway.get("/readyz").await.expect(200);
+    // Two of one name would take the journal from each other.
+    let second = cluster.try_gateway("g0").err().expect("it must not start");
+    assert_eq!(second.code(), Some(1));
+    gateway.get("/readyz").await.expect(200);
     let lonely = gateway.post("/function/echo", "x").await;
     lonely.expect_problem(404, "not-found", "function", "");
     let _executors = [cluster.executor("e1", &[]), cluster.executor("e2", &[])];

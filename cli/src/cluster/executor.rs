@@ -18,14 +18,14 @@ use fanfold_store::members::{Announcement, Members, View};
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::{Common, advertised};
+use super::{Common, advertised, not_started};
 use crate::{
     failure::Failure,
     output::Output,
     units,
     up::{
         self, Capacity,
-        platform::{ABORTED, RUNTIME_END, runtime, starting},
+        platform::{ABORTED, RUNTIME_END, runtime},
         signals::Signals,
     },
 };
@@ -101,11 +101,11 @@ pub fn run(args: &Args, out: Output) -> Result<(), Failure> {
 }
 
 async fn start(args: &Args, config: fanfold_executor::Config, out: Output) -> Result<Running, Failure> {
-    let members = args.common.members().await.map_err(starting)?;
-    let store = args.common.open_store().await.map_err(starting)?;
+    let members = args.common.members().await.map_err(not_started)?;
+    let store = args.common.open_store().await.map_err(not_started)?;
     let (id, slots, memory) = (config.executor, config.slots, config.memory);
-    let executor = Executor::start(config, store).await.map_err(starting)?;
-    let server = Server::start(args.peer, executor.clone()).await.map_err(starting)?;
+    let executor = Executor::start(config, store).await.map_err(not_started)?;
+    let server = Server::start(args.peer, executor.clone()).await.map_err(not_started)?;
     let peer = advertised(args.advertise.as_ref(), server.address())?;
     let name = args.name.clone().unwrap_or_else(|| id.to_string());
     let links = Arc::new(Links::new(executor.clone(), name.clone(), peer.clone()));

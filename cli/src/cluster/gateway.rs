@@ -1,6 +1,6 @@
 //! `fanfold gateway`: serves REST, owns jobs, and schedules them on the executors that dial it.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use fanfold_gateway::{
     Gateway,
@@ -11,19 +11,23 @@ use fanfold_protocol::{
     cluster::{Member, Role, ShardLease},
     link::{PROTOCOL, ShardName},
 };
-use fanfold_store::members::Announcement;
+use fanfold_store::members::{Announcement, Members, View};
 use serde_json::json;
 
-use super::{Common, advertised};
+use super::{Common, advertised, not_started};
 use crate::{
     failure::Failure,
     output::Output,
     up::{
         self, Access,
-        platform::{ABORTED, RUNTIME_END, runtime, serve, starting},
+        platform::{ABORTED, RUNTIME_END, runtime, serve},
         signals::Signals,
     },
 };
+
+/// Time in which a gateway that was killed is no longer taken for alive: its announcement lasts three seconds, and this
+/// process looks once a second.
+const ANOTHER_EXPIRES: Duration = Duration::from_secs(5);
 
 /// `gateway`.
 #[derive(Debug, clap::Args)]
@@ -93,8 +97,11 @@ async fn start(
     token: Option<String>,
     out: Output,
 ) -> Result<(Gateway, Option<Announcement>), Failure> {
-    let members = args.common.members().await.map_err(starting)?;
-    let store = args.common.open_store().await.map_err(starting)?;
+    let members = args.common.members().await.map_err(not_started)?;
+    if let Some(members) = &members {
+        be_alone(members, &args.name).await?;
+    }
+    let store = args.common.open_store().await.map_err(not_started)?;
     let config = fanfold_gateway::Config {
         shard: args.name.clone(),
         listen: args.listen,
@@ -103,8 +110,8 @@ async fn start(
     };
     let executors = Executors::default();
     let lane = Arc::new(RemoteLane::new(executors.clone()));
-    let mut gateway = Gateway::start(config, store, lane, Vec::new()).await.map_err(starting)?;
-    let peer = gateway.listen(args.peer, executors).await.map_err(starting)?;
+    let mut gateway = Gateway::start(config, store, lane, Vec::new()).await.map_err(not_started)?;
+    let peer = gateway.listen(args.peer, executors).await.map_err(not_started)?;
     let (url, peer) =
         (format!("http://{}", gateway.local_addr()), advertised(args.advertise.as_ref(), peer)?);
     let announced = members.map(|members| {
@@ -121,4 +128,26 @@ async fn start(
     let told = json!({ "url": url, "peer": peer, "name": args.name, "pid": std::process::id() });
     out.print(&told, |_| format!("gateway {} is ready on {url}; executors dial {peer}", args.name.as_str()))?;
     Ok((gateway, announced))
+}
+
+/// Waits until no live gateway has this name: it may have been killed a moment ago. Two of one name would take the journal
+/// from each other.
+async fn be_alone(members: &Members, name: &ShardName) -> Result<(), Failure> {
+    let mut view = members.view();
+    let other = |view: &View| {
+        let mut gateways = view.members.iter().filter(|member| member.role == Role::Gateway);
+        gateways.find(|member| member.name == name.as_str()).map(|member| member.url.clone())
+    };
+    let gone = async {
+        // The view's keeper lives as long as `members`.
+        while other(&view.borrow_and_update()).is_some() && view.changed().await.is_ok() {}
+    };
+    if tokio::time::timeout(ANOTHER_EXPIRES, gone).await.is_ok() {
+        return Ok(());
+    }
+    let url = other(&view.borrow()).unwrap_or_default();
+    Err(Failure::new(
+        format!("a gateway called {} runs at {url}", name.as_str()),
+        "give this one another --name, or stop that one first",
+    ))
 }

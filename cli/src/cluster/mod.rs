@@ -65,6 +65,11 @@ impl Common {
     }
 }
 
+/// Why a process did not start. The error says what is wrong with the store, the Redis or the address.
+fn not_started(error: Error) -> Failure {
+    Failure::platform(&error).during("cannot start").fix("mend that and start it again")
+}
+
 /// The address that others are told for one that is listened on.
 fn advertised(given: Option<&String>, listening: SocketAddr) -> Result<String, Failure> {
     match given {
