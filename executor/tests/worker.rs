@@ -3,12 +3,13 @@
 mod common;
 
 use common::{Fixture, inline, owner::Owner, root};
-use fanfold_executor::Config;
+use fanfold_executor::{Config, peer::serve::Server};
 use fanfold_protocol::{
-    Code, Error, Kind, PartitionId,
+    Code, Error, ExecutorId, Kind, PartitionId,
     call::Durability,
     direct::DirectLane as _,
     limit,
+    link::Peer,
     message::{Argument, Assignment, FromExecutor, ToExecutor},
     value::{Output, Stored, Value},
 };
@@ -253,4 +254,49 @@ async fn a_task_function_is_called_without_a_job() {
     let reply = fixture.executor.call(fixture.function, http::Request::new(body)).await.unwrap();
     // Longer than what a job would pass inline: here it is answered and stored nowhere.
     assert_eq!(reply.response.into_body().collect().await.unwrap().to_bytes(), input);
+}
+
+#[tokio::test]
+async fn a_partition_is_read_from_the_executor_that_made_it() {
+    let store = Store::in_memory();
+    let mut maker = Fixture::start(Config::default(), store.clone(), common::guest()).await;
+    let config = Config { executor: ExecutorId(2), ..Config::default() };
+    let mut reader = Fixture::start(config, store.clone(), common::guest()).await;
+    let version = maker.function.version;
+    let mut write = root(version, "write", vec![inline(&[3])]);
+    write.durability = Durability::None;
+    maker.session.send(ToExecutor::Run(Box::new(write))).unwrap();
+    let output = finished(maker.events.recv().await).unwrap().remove(0);
+    let made = stored(&output).clone();
+    let read = |output: Output| {
+        let mut read = root(version, "read", vec![]);
+        read.args = vec![Argument { value: Value::Partition(made.key.partition), output: Some(output) }];
+        read
+    };
+
+    // Nobody said where the maker is, and the store does not have it.
+    let blind = read(output.clone());
+    reader.session.send(ToExecutor::Run(Box::new(blind))).unwrap();
+    let lost = reader.events.recv().await;
+    assert!(matches!(lost, Some(FromExecutor::Lost { key, .. }) if key == made.key), "{lost:?}");
+
+    let server = Server::start("127.0.0.1:0".parse().unwrap(), maker.executor.clone()).await.unwrap();
+    let peer = Peer { executor: ExecutorId(1), address: Some(server.address().to_string()) };
+    reader.session.send(ToExecutor::Peers(vec![peer])).unwrap();
+    let seeing = read(output);
+    let attempt = seeing.attempt;
+    reader.session.send(ToExecutor::Run(Box::new(seeing))).unwrap();
+    let outputs = loop {
+        match reader.events.recv().await {
+            Some(FromExecutor::Finished { attempt: ended, result, .. }) if ended == attempt => {
+                break result.unwrap();
+            }
+            // The first reader waits for an owner that does not answer.
+            Some(FromExecutor::Wait { attempt: other, .. }) if other != attempt => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(common::bytes(&outputs[0])[..8], made.meta.bytes.to_le_bytes());
+    assert!(store.partitions().index(made.key).await.is_err(), "it never was in the store");
+    server.stop().await;
 }

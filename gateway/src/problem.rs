@@ -6,11 +6,11 @@
 //! | `unauthorized` | 401 token; 403 else |
 //! | `not-found` | 404 |
 //! | `conflict` | 409; 412 precondition |
-//! | `overloaded` | 429; 503 draining |
+//! | `overloaded` | 429; 503 draining, or no executor |
 //! | `guest` | 502: the gateway is well, what it called is not |
 //! | `limit` | 504 time; 422 a component that takes too much to compile; 502 else |
 //! | `lost` | 503; 500 damaged data |
-//! | `platform` | 500; 503 cancelled; 507 disk full |
+//! | `platform` | 500; 503 cancelled, or a process out of reach; 507 disk full |
 
 use axum::response::IntoResponse;
 use bytes::Bytes;
@@ -44,7 +44,7 @@ pub(crate) fn status(kind: Kind, code: Code) -> StatusCode {
             _ => StatusCode::CONFLICT,
         },
         Kind::Overloaded => match code {
-            Code::Draining => StatusCode::SERVICE_UNAVAILABLE,
+            Code::Draining | Code::Unreachable => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::TOO_MANY_REQUESTS,
         },
         Kind::Guest => StatusCode::BAD_GATEWAY,
@@ -59,7 +59,7 @@ pub(crate) fn status(kind: Kind, code: Code) -> StatusCode {
         },
         Kind::Platform => match code {
             Code::DiskFull => StatusCode::INSUFFICIENT_STORAGE,
-            Code::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
+            Code::Cancelled | Code::Unreachable => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         },
     }

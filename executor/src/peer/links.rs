@@ -232,7 +232,9 @@ impl<'a> Up<'a> {
         if inner.leaving.is_cancelled() {
             let _ = events.try_send(FromExecutor::Leaving);
         }
-        inner.set_up(owner, Some(events));
+        inner.set_up(owner, Some(events.clone()));
+        // The hello may be older than the last link that came or went.
+        let _ = events.try_send(FromExecutor::Offer(inner.offer()));
         Self { inner, owner }
     }
 }

@@ -7,7 +7,7 @@ use std::{
     hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher},
     sync::{
         Arc, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicU32, Ordering::Relaxed},
     },
 };
 
@@ -28,8 +28,6 @@ pub(super) struct Target {
     pub peer: String,
     cpus: u32,
     calls: AtomicU32,
-    /// Whether it has taken a connection.
-    proven: AtomicBool,
 }
 
 /// A direct call under way on an executor.
@@ -56,13 +54,7 @@ impl Executors {
     /// Adds one, which replaces an earlier one of the same id.
     pub(super) fn add(&self, offer: &Offer, peer: String) -> Arc<Target> {
         let (executor, cpus) = (offer.executor, (offer.cpu_millis / 1000).max(1));
-        let target = Arc::new(Target {
-            executor,
-            peer,
-            cpus,
-            calls: AtomicU32::new(0),
-            proven: AtomicBool::new(false),
-        });
+        let target = Arc::new(Target { executor, peer, cpus, calls: AtomicU32::new(0) });
         let mut targets = self.0.write().unwrap_or_else(PoisonError::into_inner);
         targets.retain(|other| other.executor != executor);
         targets.push(Arc::clone(&target));
@@ -74,32 +66,20 @@ impl Executors {
         self.0.write().unwrap_or_else(PoisonError::into_inner).retain(|target| !Arc::ptr_eq(target, gone));
     }
 
-    /// All of them in the order in which they should be asked to run `version`.
-    pub(super) fn for_version(&self, version: Digest) -> Vec<Arc<Target>> {
-        let mut targets = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
-        if targets.len() > 1 {
-            let hasher = BuildHasherDefault::<DefaultHasher>::default();
-            targets.sort_by_cached_key(|target| {
-                (
-                    target.calls.load(Relaxed) / (target.cpus * CALLS_PER_CPU),
-                    hasher.hash_one((version, target.executor)),
-                )
-            });
-        }
-        targets
+    /// The one that should run `version`, of those that are not in `passed_over`.
+    pub(super) fn choose(&self, version: Digest, passed_over: &[ExecutorId]) -> Option<Arc<Target>> {
+        let targets = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let left = targets.iter().filter(|target| !passed_over.contains(&target.executor));
+        let hasher = BuildHasherDefault::<DefaultHasher>::default();
+        let rank = |target: &&Arc<Target>| {
+            let load = target.calls.load(Relaxed) / (target.cpus * CALLS_PER_CPU);
+            (load, hasher.hash_one((version, target.executor)))
+        };
+        left.min_by_key(rank).cloned()
     }
 }
 
 impl Target {
-    /// Whether it can be reached as far as is known. Its link says when it goes away.
-    pub(super) fn is_proven(&self) -> bool {
-        self.proven.load(Relaxed)
-    }
-
-    pub(super) fn prove(&self) {
-        self.proven.store(true, Relaxed);
-    }
-
     pub(super) fn begin(self: &Arc<Self>) -> Calling {
         self.calls.fetch_add(1, Relaxed);
         Calling(Arc::clone(self))
@@ -118,16 +98,20 @@ mod tests {
             executors.add(&offer, format!("e{id}:1"));
         }
         let version = Digest::of(b"f");
-        let first = executors.for_version(version);
-        assert_eq!(executors.for_version(version)[0].executor, first[0].executor);
-        let calls: Vec<_> = (0..CALLS_PER_CPU).map(|_| first[0].begin()).collect();
-        assert_eq!(executors.for_version(version)[0].executor, first[1].executor);
+        let chosen = |passed_over: &[ExecutorId]| executors.choose(version, passed_over).unwrap();
+        let first = chosen(&[]);
+        let second = chosen(&[first.executor]);
+        assert_ne!(first.executor, second.executor);
+        let calls: Vec<_> = (0..CALLS_PER_CPU).map(|_| first.begin()).collect();
+        assert_eq!(chosen(&[]).executor, second.executor);
         drop(calls);
-        assert_eq!(executors.for_version(version)[0].executor, first[0].executor);
-        let chosen = |n: u8| executors.for_version(Digest::of(&[n]))[0].executor;
-        let spread: std::collections::BTreeSet<_> = (0..100).map(chosen).collect();
+        assert_eq!(chosen(&[]).executor, first.executor);
+        let of = |n: u8| executors.choose(Digest::of(&[n]), &[]).unwrap().executor;
+        let spread: std::collections::BTreeSet<_> = (0..100).map(of).collect();
         assert_eq!(spread.len(), 4, "versions are spread");
-        executors.remove(&first[0]);
-        assert_eq!(executors.for_version(version)[0].executor, first[1].executor);
+        executors.remove(&first);
+        assert_eq!(chosen(&[]).executor, second.executor);
+        let all: Vec<_> = (1..=4).map(ExecutorId).collect();
+        assert!(executors.choose(version, &all).is_none());
     }
 }

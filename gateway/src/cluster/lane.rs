@@ -4,7 +4,12 @@
 //! sent may have run, and runs at most once. Dropping a call, or its response's body, closes the connection, and the
 //! executor stops the function.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use fanfold_protocol::{
@@ -14,6 +19,7 @@ use fanfold_protocol::{
     remote::{self, BROKEN, DATA, Failure, HEAD_BYTES, LOGS},
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
+use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper_util::{
@@ -36,7 +42,7 @@ const WHOLE_MAX: u64 = 16 << 20;
 /// See the module.
 pub struct RemoteLane {
     executors: Executors,
-    client: Client<HttpConnector, Body>,
+    client: Client<HttpConnector, Unsent>,
 }
 
 impl RemoteLane {
@@ -53,39 +59,31 @@ impl RemoteLane {
         Self { executors, client }
     }
 
-    /// Sends a request to the executor that should run `key`.
+    /// Sends a request to the executor that should run `key`, or to the next one while none takes the connection.
     async fn send(
         &self,
         key: Digest,
         path: &str,
         request: Request<Body>,
     ) -> Result<(Response<Incoming>, Calling), Error> {
-        let targets = self.executors.for_version(key);
-        let (mut head, body) = request.into_parts();
-        let mut body = Some(body);
-        for target in &targets {
-            head.uri = uri(target, path)?;
-            // Until a connection is there, the body is not touched, so it can go elsewhere.
-            if let Err(error) = self.reach(target).await {
-                tracing::warn!(executor = %target.executor, %error, "trying the next executor");
-                continue;
-            }
+        let (head, body) = request.into_parts();
+        let body = Unsent::new(body);
+        let mut passed_over = Vec::new();
+        while let Some(target) = self.executors.choose(key, &passed_over) {
             let calling = target.begin();
-            let request = Request::from_parts(head, body.take().unwrap_or_else(body::empty));
-            let response = self.client.request(request).await.map_err(|e| broken(target, &e.to_string()))?;
-            return Ok((response, calling));
+            let mut request = Request::new(body.clone());
+            (*request.method_mut(), *request.headers_mut()) = (head.method.clone(), head.headers.clone());
+            *request.uri_mut() = uri(&target, path)?;
+            match self.client.request(request).await {
+                Ok(response) => return Ok((response, calling)),
+                Err(error) if error.is_connect() => {
+                    tracing::warn!(executor = %target.executor, %error, "not reached; trying the next executor");
+                    passed_over.push(target.executor);
+                }
+                Err(error) => return Err(broken(&target, &error.to_string())),
+            }
         }
-        Err(none(targets.len()))
-    }
-
-    /// Makes sure that the executor takes connections, where it is not known from one that is open.
-    async fn reach(&self, target: &Target) -> Result<(), Error> {
-        if target.is_proven() {
-            return Ok(());
-        }
-        fanfold_peer::connect(&target.peer, CONNECT).await?;
-        target.prove();
-        Ok(())
+        Err(none(passed_over.len()))
     }
 
     async fn run(&self, version: Digest, path: &str, request: Request<Body>) -> Result<Reply, Failed> {
@@ -93,7 +91,7 @@ impl RemoteLane {
         let (mut head, incoming) = response.into_parts();
         if head.headers.contains_key(remote::FAILED) {
             let Failure { error, logs } = failure(incoming).await?;
-            return Err(Failed { error, logs: Arc::new(std::sync::Mutex::new(logs.into_bytes())) });
+            return Err(Failed { error, logs: Arc::new(Mutex::new(logs.into_bytes())) });
         }
         let timing = head.headers.remove(remote::TIMING);
         let timing = timing.as_ref().and_then(|value| value.to_str().ok()).map(remote::parse_timing);
@@ -147,6 +145,39 @@ impl DirectLane for RemoteLane {
     }
 }
 
+/// A request's body that can be sent elsewhere as long as no connection took it. Its clones are the same body.
+#[derive(Clone)]
+struct Unsent {
+    body: Arc<Mutex<Body>>,
+    bytes: SizeHint,
+    empty: bool,
+}
+
+impl Unsent {
+    fn new(body: Body) -> Self {
+        let (bytes, empty) = (body.size_hint(), body.is_end_stream());
+        Self { body: Arc::new(Mutex::new(body)), bytes, empty }
+    }
+}
+
+impl HttpBody for Unsent {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let mut body = self.body.lock().unwrap_or_else(PoisonError::into_inner);
+        Pin::new(&mut *body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.empty
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.bytes.clone()
+    }
+}
+
 /// Removes what belongs to the client's connection and not to its request.
 fn hop_by_hop(headers: &mut HeaderMap) {
     for name in [
@@ -188,7 +219,7 @@ struct Frames {
 impl Frames {
     fn into_body(self) -> Body {
         let frames = futures::stream::try_unfold(self, |mut frames| async move {
-            Ok(frames.next().await?.map(|data| (http_body::Frame::data(data), frames)))
+            Ok(frames.next().await?.map(|data| (Frame::data(data), frames)))
         });
         http_body_util::StreamBody::new(frames).boxed_unsync()
     }
@@ -229,7 +260,7 @@ impl Frames {
             BROKEN => Err(serde_json::from_slice::<Failure>(&bytes).map_err(|_| cut())?),
             _ => return Err(cut()),
         };
-        let mut kept = self.logs.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut kept = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
         match logs {
             Ok(logs) => {
                 *kept = logs;
