@@ -78,8 +78,10 @@ pub const RESULTS_KEPT_BYTES_MAX: usize = 512 << 20;
 pub const DEAD_LETTER_KEPT_MS: u64 = 14 * 24 * 3_600_000;
 /// Bytes of answers kept for idempotency keys; when full, calls with new keys are refused before they run.
 pub const ANSWERS_KEPT_BYTES_MAX: usize = 256 << 20;
-/// Task graphs of ended jobs that can still be looked at.
-pub const GRAPHS_KEPT_MAX: usize = 100;
+/// Jobs that ended lately whose progress by stage is still shown.
+pub const HISTORY_JOBS_MAX: usize = 1000;
+/// Tasks of these jobs of which the owner knows the job without being told: about 16 MB.
+pub const HISTORY_TASKS_MAX: usize = 200_000;
 /// Segments after which a checkpoint is written, as long as it is not longer than what it saves a restart from reading.
 pub const CHECKPOINT_SEGMENTS: u64 = 1000;
 /// Bytes of entries after which a checkpoint is written, under the same condition.

@@ -26,7 +26,13 @@ impl Scheduler {
                 || self.backed_up_by(attempt).is_some()
                 || self.pool.is_stopping(attempt))
         {
-            self.job_of(ix).usage.add(usage);
+            let stage = self.tasks[ix].stage;
+            let job = self.job_of(ix);
+            job.usage.add(usage);
+            if let Some(stage) = job.stage_mut(stage) {
+                stage.bytes_read += usage.bytes_read;
+                stage.bytes_written += usage.bytes_written;
+            }
         }
         if result.as_ref().is_err_and(|error| error.code == Code::Draining) {
             self.leaving(executor); // It will say so itself; until then it would be given the same again.

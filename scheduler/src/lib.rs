@@ -45,6 +45,7 @@ mod backup;
 mod stall;
 
 mod query;
+mod graph;
 mod reason;
 
 #[cfg(test)]

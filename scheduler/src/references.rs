@@ -284,7 +284,8 @@ impl Scheduler {
         }
         let args = std::mem::take(&mut task.args);
         let held = std::mem::replace(&mut task.args_held, false);
-        let mut inputs: Vec<u32> = args.iter().map(|part| self.tasks[part.task].ordinal).collect();
+        let mut inputs: Vec<(u32, u32)> =
+            args.iter().map(|part| (self.tasks[part.task].ordinal, part.output)).collect();
         inputs.sort_unstable();
         inputs.dedup();
         self.tasks[ix].inputs = inputs.into();

@@ -28,8 +28,13 @@ impl Scheduler {
         task.attempt += 1;
         let number = task.attempt;
         task.phase = Phase::Running(Box::new(Run::new(number, executor, charge, self.now_ms)));
+        if task.trace.begun_ms == 0 {
+            task.trace.begun_ms = self.now_ms;
+        }
         let generator = task.is_generator();
-        self.job_of(ix).retries += u64::from(again);
+        if again {
+            self.count_retry(ix);
+        }
         self.attempt_entered(ix);
         self.send_run(ix, number, executor);
         if generator {
@@ -40,13 +45,24 @@ impl Scheduler {
         }
     }
 
+    /// Counts an attempt beyond the first.
+    pub(crate) fn count_retry(&mut self, ix: TaskIx) {
+        let stage = self.tasks[ix].stage;
+        let job = self.job_of(ix);
+        job.retries += 1;
+        if let Some(stage) = job.stage_mut(stage) {
+            stage.retries += 1;
+        }
+    }
+
     /// Counts an attempt that starts.
     pub(crate) fn attempt_entered(&mut self, ix: TaskIx) {
-        let stage = self.tasks[ix].stage;
+        let (stage, now_ms) = (self.tasks[ix].stage, self.now_ms);
         let job = self.job_of(ix);
         job.running += 1;
         if let Some(stage) = job.stage_mut(stage) {
             stage.running += 1;
+            stage.started_at_ms.get_or_insert(now_ms);
         }
         self.cpu_gained(ix);
     }
@@ -250,6 +266,9 @@ impl Scheduler {
             None => {}
         }
         self.attempt_left(ix, &run);
+        if let Some(executor) = self.pool.executors.get(run.executor) {
+            self.tasks[ix].trace.executor = Some(executor.id);
+        }
         if let Some(backup) = run.backup.take() {
             self.stop_backup_run(ix, &backup);
         }

@@ -83,7 +83,7 @@ impl Loop {
 
     fn record(&mut self, record: Record) {
         match &record {
-            // It is journalled when the job's logs are stored: see `ended`.
+            // It is journalled when the job's logs and graph are stored: see `ended`.
             Record::Ended { job, .. } => {
                 if let Some(live) = self.live.get_mut(job) {
                     live.end = Some(record);
@@ -181,7 +181,7 @@ impl Loop {
             // Its last link broke, and it noticed before we did.
             self.executor_left(before);
         }
-        let mut link = Link::new(link);
+        let mut link = Link::new(link, self.now_ms);
         let others: Vec<Peer> = self.links.iter().filter_map(Link::peer).collect();
         if let Some(peer) = link.peer() {
             self.links.iter_mut().for_each(|other| other.send(ToExecutor::Peers(vec![peer.clone()])));

@@ -13,7 +13,7 @@ use fanfold_protocol::{
     limit,
     link::{ShardName, ShardTag},
     record::{Accepted, Input, Record},
-    rest::{DeadLetterView, GraphView, JobView, LineageView, Page},
+    rest::{DeadLetterView, JobView, Page},
 };
 use fanfold_store::{Journal, Store};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -217,22 +217,6 @@ impl Owner {
         self.ask(|reply| Request::List { before: after, limit, batch, reply }).await
     }
 
-    /// The tasks of a job that runs or was among the last [`limit::GRAPHS_KEPT_MAX`] to end; of an older one, its root.
-    ///
-    /// # Errors
-    /// `not-found` / `invocation`.
-    pub async fn graph(&self, job: JobId) -> Result<GraphView, Error> {
-        self.ask(|reply| Request::Graph { job, reply }).await
-    }
-
-    /// How a partition was made.
-    ///
-    /// # Errors
-    /// `not-found` / `partition`: unknown, or its job has ended and is not among the last to do so.
-    pub async fn lineage(&self, partition: PartitionId) -> Result<LineageView, Error> {
-        self.ask(|reply| Request::Lineage { partition, reply }).await
-    }
-
     /// A partition's length and bytes: of a live job, or an output of an ended one.
     ///
     /// # Errors
@@ -356,7 +340,7 @@ impl Owner {
         Ok(Submission { function, accepted, recorded })
     }
 
-    async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Error> {
+    pub(super) async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
         self.requests.send(request(reply)).await.map_err(|_| self.shared.closed())?;
         answer.await.map_err(|_| self.shared.closed())?

@@ -150,9 +150,9 @@ impl Loop {
     pub fn done(&mut self, done: Done) {
         match done {
             Done::Input { job, result } => self.input_read(job, result),
-            Done::LogsStored { job, result } => {
+            Done::EndStored { job, result } => {
                 if let Err(error) = result {
-                    tracing::warn!(%job, %error, "a job's logs could not be stored");
+                    tracing::warn!(%job, %error, "a job's logs and task graph could not be stored");
                 }
                 self.journal_end(job);
             }

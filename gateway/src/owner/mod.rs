@@ -40,6 +40,8 @@ mod stop;
 mod views;
 mod watch;
 mod history;
+mod lineage;
+mod overview;
 mod letters;
 mod logs;
 mod outputs;

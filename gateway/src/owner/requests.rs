@@ -42,7 +42,7 @@ impl Loop {
             Request::Cancel { job, reply } => self.cancel(job, reply),
             Request::List { before, limit, batch, reply } => tell(reply, Ok(self.list(before, limit, batch))),
             Request::Graph { job, reply } => tell(reply, self.graph(job)),
-            Request::Lineage { partition, reply } => tell(reply, self.lineage(partition)),
+            Request::Lineage { partition, job, reply } => tell(reply, self.lineage(partition, job)),
             Request::Partition { partition, reply } => tell(reply, self.partition(partition)),
             Request::DeadLetters { before, limit, reply } => {
                 tell(reply, Ok(self.dead_letters(before, limit)))
@@ -52,6 +52,7 @@ impl Loop {
             Request::Remember { key, answer, reply } => self.remember(key, answer, reply),
             Request::Append { records, reply } => self.append(records, reply),
             Request::Metrics { reply } => tell(reply, Ok(self.metrics())),
+            Request::Cluster { reply } => tell(reply, Ok(self.cluster())),
             Request::Join(link) => self.executor_joined(*link),
             Request::Stop { reply } => self.begin_stop(reply),
         }

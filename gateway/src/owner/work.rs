@@ -1,10 +1,10 @@
 //! What the owner has done beside its loop because it waits for the store: reading inputs, storing logs, removing
 //! what nobody needs. Each piece is a task of one set that the loop joins; its outcome comes back as a [`Done`].
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use fanfold_protocol::{Code, Error, JobId, Kind, record::Record, value::StoredKey};
+use fanfold_protocol::{Code, Error, JobId, Kind, record::Record, rest::GraphView, value::StoredKey};
 use fanfold_store::Store;
 use tokio::task::JoinSet;
 
@@ -16,7 +16,7 @@ const INPUT_RETRY: Duration = Duration::from_millis(200);
 /// What came of a piece of work.
 pub(super) enum Done {
     Input { job: JobId, result: Result<Bytes, Error> },
-    LogsStored { job: JobId, result: Result<(), Error> },
+    EndStored { job: JobId, result: Result<(), Error> },
     Removed { job: JobId, recorded: bool, result: Result<(), Error> },
     Freed { result: Result<(), Error> },
     Compacted { records: Result<Vec<Record>, Error> },
@@ -38,9 +38,25 @@ impl Work {
         self.tasks.spawn(async move { Done::Input { job, result: read_input(&store, job).await } });
     }
 
-    pub fn store_logs(&mut self, job: JobId, logs: Bytes) {
+    /// Stores what a job leaves beside its result.
+    pub fn store_end(&mut self, job: JobId, logs: Option<Bytes>, graph: Option<Arc<GraphView>>) {
         let store = self.store.clone();
-        self.tasks.spawn(async move { Done::LogsStored { job, result: store.put_logs(job, logs).await } });
+        self.tasks.spawn(async move {
+            let logs = async {
+                match logs {
+                    Some(logs) => store.put_logs(job, logs).await,
+                    None => Ok(()),
+                }
+            };
+            let graph = async {
+                match graph {
+                    Some(graph) => store_graph(&store, job, graph).await,
+                    None => Ok(()),
+                }
+            };
+            let (logs, graph) = tokio::join!(logs, graph);
+            Done::EndStored { job, result: logs.and(graph) }
+        });
     }
 
     /// Removes everything the store has of a job.
@@ -80,6 +96,13 @@ impl Work {
     pub async fn join(&mut self) {
         while self.tasks.join_next().await.is_some() {}
     }
+}
+
+async fn store_graph(store: &Store, job: JobId, graph: Arc<GraphView>) -> Result<(), Error> {
+    // Some megabytes for the largest jobs: not on a thread that others wait for.
+    let encoded = tokio::task::spawn_blocking(move || graph.encode()).await;
+    let encoded = encoded.map_err(|panic| Error::internal(format!("a graph cannot be written: {panic}")))?;
+    store.put_graph(job, encoded.into()).await
 }
 
 async fn read_input(store: &Store, job: JobId) -> Result<Bytes, Error> {

@@ -106,7 +106,7 @@ pub(super) async fn events(
     responses((status = 200, body = GraphView), (status = 404, body = Problem)),
 )]
 pub(super) async fn graph(State(shared): Gateway, Segments(id): Segments<String>) -> Answer<Json<GraphView>> {
-    Ok(Json(shared.owner.graph(id.parse()?).await?))
+    Ok(Json(shared.owner.graph(id.parse()?).await?.as_ref().clone()))
 }
 
 /// What a job has cost until now, by the gateway's price list.

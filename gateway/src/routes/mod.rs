@@ -5,6 +5,7 @@
 mod calls;
 mod dead_letters;
 mod deploy;
+mod executors;
 mod extract;
 mod follow;
 mod functions;
@@ -65,6 +66,7 @@ fn documented() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(partitions::lineage))
         .routes(routes!(objects::list))
         .routes(routes!(objects::put, objects::get, objects::head_only, objects::delete))
+        .routes(routes!(executors::list))
         .routes(routes!(dead_letters::list))
         .routes(routes!(dead_letters::retry))
         .routes(routes!(operations::healthz))

@@ -9,7 +9,10 @@ use axum::{
 use fanfold_protocol::rest::{LineageView, Problem};
 use http::{HeaderValue, header};
 
-use super::{Answer, Gateway, extract::Segments};
+use super::{
+    Answer, Gateway,
+    extract::{Params, Segments},
+};
 
 /// Read a partition. Its blocks come one after the other.
 #[utoipa::path(
@@ -30,15 +33,25 @@ pub(super) async fn read(State(shared): Gateway, Segments(id): Segments<String>)
     Ok((headers, Body::new(body)).into_response())
 }
 
-/// Show which task made a partition, from what, to a depth of 16.
+/// Which job a partition is of.
+#[derive(serde::Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Of {
+    /// The partition's job: needed once that has ended and is not among the last to do so.
+    job: Option<String>,
+}
+
+/// Show which task made a partition, from what, to a depth of 16: while its job runs, and as long as its result is kept.
 #[utoipa::path(
     get, path = "/v1/partitions/{id}/lineage", tag = "partitions",
-    params(("id" = String, Path, description = "`<task>.<output>`")),
+    params(("id" = String, Path, description = "`<task>.<output>`"), Of),
     responses((status = 200, body = LineageView), (status = 404, body = Problem)),
 )]
 pub(super) async fn lineage(
     State(shared): Gateway,
     Segments(id): Segments<String>,
+    Params(Of { job }): Params<Of>,
 ) -> Answer<Json<LineageView>> {
-    Ok(Json(shared.owner.lineage(id.parse()?).await?))
+    let job = job.map(|job| job.parse()).transpose()?;
+    Ok(Json(shared.owner.lineage(id.parse()?, job).await?))
 }

@@ -231,5 +231,5 @@ async fn what_a_result_names_can_be_read_as_long_as_the_result() {
     let (_, body) = bed.owner.partition(named).await.unwrap();
     assert_eq!(collect(body).await, "0", "each child echoes its number");
     assert_eq!(bed.owner.partition(other).await.err().unwrap().code, Code::Partition);
-    assert!(bed.owner.lineage(PartitionId { task: root, output: 0 }).await.is_ok());
+    assert!(bed.owner.lineage(PartitionId { task: root, output: 0 }, None).await.is_ok());
 }

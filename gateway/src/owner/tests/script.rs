@@ -55,7 +55,7 @@ impl Script {
         };
         tokio::spawn(executor.run(inbox, controls));
         let offer = Offer { executor: ExecutorId(id), cpu_millis: 64_000, memory: 64 << 30, gpu: 0 };
-        (script, ExecutorLink { offer, held: Vec::new(), peer: None, to, from })
+        (script, ExecutorLink { offer, held: Vec::new(), name: "script".to_owned(), peer: None, to, from })
     }
 
     pub fn runs(&self) -> Vec<Assignment> {
