@@ -91,6 +91,9 @@ pub struct JobView {
     /// What the next thing it does waits for, in words; empty if nothing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub waiting_for: String,
+    /// While it lives: bytes of log lines that its tasks have written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_bytes: Option<u64>,
 }
 
 /// How far a job is, in tasks and bytes.
@@ -129,6 +132,9 @@ pub struct Stage {
     /// Of the finished ones, failed for good.
     #[serde(default)]
     pub failed: u64,
+    /// Of the finished ones, not run: an equal call that was memoised answered for them.
+    #[serde(default)]
+    pub reused: u64,
     /// Attempts beyond each task's first.
     #[serde(default)]
     pub retries: u64,

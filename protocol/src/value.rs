@@ -127,6 +127,28 @@ pub struct StoredKey {
     pub attempt: u32,
 }
 
+impl StoredKey {
+    /// The key of output `output` of a memoised call: of no job and no attempt. Its made-up job id is that of all data
+    /// of the entry, and carries the shard's tag as any.
+    pub fn of_memo(memo: crate::Digest, shard: crate::link::ShardTag, output: u32) -> Self {
+        let (mut job, mut task) = ([0; 16], [0; 16]);
+        job[..14].copy_from_slice(&memo.0[..14]);
+        job[14..].copy_from_slice(&shard.0.to_be_bytes());
+        task.copy_from_slice(&memo.0[16..]);
+        Self {
+            job: crate::JobId(uuid::Builder::from_custom_bytes(job).into_uuid()),
+            partition: PartitionId { task: crate::TaskId(task), output },
+            epoch: 0,
+            attempt: 0,
+        }
+    }
+
+    /// Whether it is one of those: owners' epochs count from 1.
+    pub fn is_memo(&self) -> bool {
+        self.epoch == 0
+    }
+}
+
 /// Shape and checksum of a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PartitionMeta {

@@ -32,6 +32,7 @@ mod generator;
 
 // How it ends.
 mod commit;
+mod memo;
 mod retry;
 mod failure;
 mod journal;

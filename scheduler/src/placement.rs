@@ -74,6 +74,9 @@ impl Scheduler {
     /// Everything the task needs exists: into the queue.
     pub(crate) fn arguments_ready(&mut self, ix: TaskIx) {
         self.unwatch(ix);
+        if self.reuse(ix) {
+            return;
+        }
         let task = &self.tasks[ix];
         let Some(spec) = &task.spec else { return };
         let needs = Resources { cpu_millis: spec.cpu_millis, memory: task.memory, gpu: spec.gpu };

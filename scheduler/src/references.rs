@@ -208,6 +208,9 @@ impl Scheduler {
 
     /// `may_be_stored`: the object store may have a copy even if it is not known to.
     pub(crate) fn free_stored(&mut self, stored: &Stored, may_be_stored: bool) {
+        if stored.key.is_memo() {
+            return; // The data of an entry answers other jobs' calls, too: it is the owner's.
+        }
         match stored.at.filter(|&at| self.pool.find(at).is_some()) {
             Some(executor) => self.free_at(executor, stored.key),
             None if stored.durable || may_be_stored => self.frees_stored.push(stored.key),

@@ -79,6 +79,7 @@ impl Scheduler {
             flags: Flags::default(),
             output_bytes: 0,
             inputs: Box::default(),
+            memo: None,
             version: u32::MAX,
             trace: Trace::default(),
         });

@@ -21,10 +21,13 @@ impl Scheduler {
     /// Starts an attempt of a queued task on an executor with room for it.
     pub(crate) fn start(&mut self, ix: TaskIx, executor: ExecutorIx) {
         let Some(spec) = &self.tasks[ix].spec else { return };
+        let memo = spec.memo;
         let charge = Resources { cpu_millis: spec.cpu_millis, memory: self.tasks[ix].memory, gpu: spec.gpu };
         self.pool.start(executor, &charge);
         let task = &mut self.tasks[ix];
         let again = task.attempt > 0;
+        // What it had from an equal call is lost: it runs after all.
+        let reused = !again && task.is_committed() && memo;
         task.attempt += 1;
         let number = task.attempt;
         task.phase = Phase::Running(Box::new(Run::new(number, executor, charge, self.now_ms)));
@@ -34,6 +37,9 @@ impl Scheduler {
         let generator = task.is_generator();
         if again {
             self.count_retry(ix);
+        }
+        if reused && let Some(stage) = self.stage_of(ix) {
+            stage.reused = stage.reused.saturating_sub(1);
         }
         self.attempt_entered(ix);
         self.send_run(ix, number, executor);
@@ -45,12 +51,16 @@ impl Scheduler {
         }
     }
 
+    /// The counts of the task's stage.
+    pub(crate) fn stage_of(&mut self, ix: TaskIx) -> Option<&mut fanfold_protocol::rest::Stage> {
+        let stage = self.tasks[ix].stage;
+        self.job_of(ix).stage_mut(stage)
+    }
+
     /// Counts an attempt beyond the first.
     pub(crate) fn count_retry(&mut self, ix: TaskIx) {
-        let stage = self.tasks[ix].stage;
-        let job = self.job_of(ix);
-        job.retries += 1;
-        if let Some(stage) = job.stage_mut(stage) {
+        self.job_of(ix).retries += 1;
+        if let Some(stage) = self.stage_of(ix) {
             stage.retries += 1;
         }
     }

@@ -75,6 +75,8 @@ pub(crate) struct Task {
     pub output_bytes: u64,
     /// Its arguments by ordinal of the task and output, kept for the graph when `spec` is gone.
     pub inputs: Box<[(u32, u32)]>,
+    /// What makes it equal to other memoised calls, once its arguments were there.
+    pub memo: Option<Box<Digest>>,
     /// Index into the job's versions.
     pub version: u32,
     pub trace: Trace,

@@ -9,6 +9,7 @@
 //! | `job/<xx>/<job>/logs` | replaced whole, unsynced | job | sealed NDJSON of its attempts' logs |
 //! | `job/<xx>/<job>/graph` | once, unsynced | job | its sealed task graph after its end, if it had more than one task |
 //! | `job/<xx>/<job>/part/<task>.<output>.<epoch>.<attempt>` | once per attempt | [`StoredKey`] | data and footer of a partition |
+//! | `job/<xx>/<entry>/part/<entry>.<output>.0.0` | once, copied | [`StoredKey::of_memo`] | the same of a memoised call, for all jobs |
 //! | `objects/<key>` | replaced whole | what the user chose | what the user put |
 //! | `epoch/<shard>/<n>` | created only, never removed | shard, epoch | the claiming writer's id |
 //! | `log/<shard>/<seq>.seg` | created only, removed long after a checkpoint | shard, sequence number | a journal segment |

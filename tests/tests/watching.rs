@@ -1,6 +1,9 @@
 //! Looking at jobs while they run and after they have ended, across a restart: graph, lineage, progress, executors.
 
-use std::process::Stdio;
+use std::{
+    io::{BufRead as _, BufReader, Read as _},
+    process::Stdio,
+};
 
 use fanfold_tests::platform::Platform;
 use serde_json::{Value, json};
@@ -77,4 +80,26 @@ async fn a_job_is_watched_by_stage_and_executors_say_what_they_do() {
     assert_eq!(view["executors"][0]["cpu_millis_used"], 0);
     let screen = cli(&platform, &["top", "--once"]);
     assert!(screen.starts_with("1 executor: 0 of "), "{screen}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_show_while_an_attempt_runs_and_outlive_its_cancelling() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let platform = Platform::start(dir.path());
+    let manifest = "name = \"misbehave\"\ncomponent = \"c.wasm\"\ntimeout = \"1h\"\n";
+    platform.deploy_as("misbehave", manifest).await;
+    let id = platform.invoke_async("misbehave", r#"{"do":"mumble"}"#).await;
+    let mut follow = platform.cli(&["logs", "-f", &id]).stdout(Stdio::piped()).spawn().expect("fanfold runs");
+    let mut lines = BufReader::new(follow.stdout.take().expect("piped"));
+    let mut line = String::new();
+    lines.read_line(&mut line).expect("a line, while it sleeps");
+    assert!(line.contains("good night"), "{line}");
+    platform.post(&format!("/v1/invocations/{id}/cancel"), "").await.expect(200);
+    assert_eq!(platform.ended(&id).await["state"], "cancelled");
+    lines.read_to_string(&mut line).expect("the rest");
+    assert!(follow.wait().expect("a child of ours").success());
+    let stored = platform.get(&format!("/v1/invocations/{id}/logs")).await.expect(200).text();
+    for text in ["good night", "sleeping"] {
+        assert_eq!((line.matches(text).count(), stored.matches(text).count()), (1, 1), "{line} {stored}");
+    }
 }

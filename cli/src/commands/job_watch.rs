@@ -165,6 +165,9 @@ fn describe(stage: &Stage, state: State, now_ms: u64) -> String {
     let mut parts = Vec::new();
     let counts = [(stage.running, "running"), (stage.waiting, "waiting"), (stage.failed, "failed")];
     parts.extend(counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")));
+    if stage.reused > 0 {
+        parts.push(format!("{} reused", stage.reused));
+    }
     if stage.retries > 0 {
         parts.push(units::count(stage.retries, "retry"));
     }

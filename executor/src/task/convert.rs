@@ -161,6 +161,7 @@ impl From<tasks::Options> for Options {
                 tasks::Durability::Eager => Durability::Eager,
                 tasks::Durability::None => Durability::None,
             },
+            memo: false,
         }
     }
 }

@@ -184,14 +184,17 @@ impl Owner {
         Ok((outputs::content_type(output.as_ref()), bytes, body))
     }
 
-    /// What a job's tasks logged until now, as NDJSON lines.
+    /// What a job's tasks logged until now, as NDJSON lines, without the first `from` bytes.
     ///
     /// # Errors
     /// `not-found` / `invocation`; `lost` / `corrupt`.
-    pub async fn logs(&self, job: JobId) -> Result<Bytes, Error> {
-        match self.ask(|reply| Request::Logs { job, reply }).await? {
+    pub async fn logs(&self, job: JobId, from: usize) -> Result<Bytes, Error> {
+        match self.ask(|reply| Request::Logs { job, from, reply }).await? {
             LogsFound::Live(logs) => Ok(logs),
-            LogsFound::Stored => Ok(self.shared.store.logs(job).await?.unwrap_or_default()),
+            LogsFound::Stored => {
+                let logs = self.shared.store.logs(job).await?.unwrap_or_default();
+                Ok(logs.slice(from.min(logs.len())..))
+            }
         }
     }
 

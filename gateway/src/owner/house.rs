@@ -22,6 +22,7 @@ impl Loop {
     pub fn keep_house(&mut self) {
         self.forget();
         self.expire_answers();
+        self.expire_memos();
         self.give_up_waiting();
         self.free(Vec::new());
         self.checkpoint();
@@ -87,7 +88,8 @@ impl Loop {
     /// Has executors remove the copies they are known to have, and the store's with them. The others' keys.
     fn free_copies(&mut self, stored: &[Stored]) -> Vec<StoredKey> {
         let mut others = Vec::new();
-        for Stored { key, at, .. } in stored {
+        // The data of memoised calls has its own time.
+        for Stored { key, at, .. } in stored.iter().filter(|stored| !stored.key.is_memo()) {
             match self.links.iter_mut().find(|link| Some(link.id()) == *at && link.connected) {
                 Some(link) => link.send(ToExecutor::Free(vec![*key])),
                 None => others.push(*key),
@@ -163,6 +165,8 @@ impl Loop {
                     tracing::warn!(%error, "freed partitions could not be removed; they go with their jobs");
                 }
             }
+            Done::MemoCopied { key, from, outputs, result } => self.memo_copied(key, &from, outputs, result),
+            Done::MemoRemoved { key, result } => self.memo_removed(key, result),
             Done::Compacted { records } => self.compacted(records),
         }
     }

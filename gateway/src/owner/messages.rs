@@ -207,6 +207,8 @@ pub(super) enum Request {
     },
     Logs {
         job: JobId,
+        /// How many bytes of them the caller has.
+        from: usize,
         reply: Reply<LogsFound>,
     },
     Cancel {

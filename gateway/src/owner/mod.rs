@@ -34,6 +34,7 @@ mod lane;
 mod consequences;
 mod work;
 mod house;
+mod memos;
 mod retention;
 mod stop;
 

@@ -32,6 +32,7 @@ use super::{
     lane::{Lane, Written},
     link::Link,
     live::{Accepting, Live, Running},
+    memos::Memos,
     messages::{ExecutorLink, Request},
     places::Places,
     retention::Retention,
@@ -77,6 +78,7 @@ pub(super) struct Loop {
     pub watched: Watched,
     pub history: History,
     pub retention: Retention,
+    pub memos: Memos,
     pub work: Work,
     pub housekeeping: Housekeeping,
     pub totals: Totals,
@@ -154,6 +156,7 @@ impl Loop {
             watched: Watched::default(),
             history: History::default(),
             retention: Retention::default(),
+            memos: Memos::default(),
             work: Work::new(shared.store.clone()),
             housekeeping: Housekeeping::default(),
             totals: Totals::default(),
@@ -185,6 +188,7 @@ impl Loop {
         for link in std::mem::take(&mut self.joining) {
             self.executor_joined(link);
         }
+        self.recall_memos();
         self.resume();
         self.start_waiting();
     }

@@ -81,6 +81,7 @@ impl Loop {
             error: live.error.clone(),
             usage: scheduler.usage(id).copied().unwrap_or_default(),
             waiting_for,
+            log_bytes: Some(live.log.len() as u64),
         }
     }
 
@@ -130,6 +131,7 @@ impl Loop {
             error: end.result.as_ref().err().cloned(),
             usage: end.usage,
             waiting_for: String::new(),
+            log_bytes: None,
         }
     }
 }

@@ -4,7 +4,12 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use fanfold_protocol::{Code, Error, JobId, Kind, record::Record, rest::GraphView, value::StoredKey};
+use fanfold_protocol::{
+    Code, Digest, Error, JobId, Kind,
+    record::Record,
+    rest::GraphView,
+    value::{Output, StoredKey},
+};
 use fanfold_store::Store;
 use tokio::task::JoinSet;
 
@@ -19,6 +24,8 @@ pub(super) enum Done {
     EndStored { job: JobId, result: Result<(), Error> },
     Removed { job: JobId, recorded: bool, result: Result<(), Error> },
     Freed { result: Result<(), Error> },
+    MemoCopied { key: Digest, from: Vec<StoredKey>, outputs: Vec<Output>, result: Result<(), Error> },
+    MemoRemoved { key: Digest, result: Result<(), Error> },
     Compacted { records: Result<Vec<Record>, Error> },
 }
 
@@ -69,6 +76,26 @@ impl Work {
     pub fn free(&mut self, keys: Vec<StoredKey>) {
         let store = self.store.clone();
         self.tasks.spawn(async move { Done::Freed { result: store.partitions().delete(&keys).await } });
+    }
+
+    /// Copies what a memoised call made, each from one key to another.
+    pub fn copy_memo(&mut self, key: Digest, copies: Vec<(StoredKey, StoredKey)>, outputs: Vec<Output>) {
+        let store = self.store.clone();
+        self.tasks.spawn(async move {
+            let partitions = store.partitions();
+            let mut result = Ok(());
+            for (from, to) in &copies {
+                result = result.and(partitions.copy(*from, *to).await);
+            }
+            let from = copies.into_iter().map(|(from, _)| from).collect();
+            Done::MemoCopied { key, from, outputs, result }
+        });
+    }
+
+    /// Removes all data of a memoised call.
+    pub fn remove_memo(&mut self, key: Digest, job: JobId) {
+        let store = self.store.clone();
+        self.tasks.spawn(async move { Done::MemoRemoved { key, result: store.remove_job(job).await } });
     }
 
     /// Makes the records of a checkpoint, which takes a while for a long state, on a thread that may block.

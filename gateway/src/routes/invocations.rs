@@ -108,7 +108,7 @@ pub(super) async fn logs(
             let views = shared.owner.watch(id).await?;
             Body::from_stream(follow::logs(shared, id, views))
         }
-        None => Body::from(shared.owner.logs(id).await?),
+        None => Body::from(shared.owner.logs(id, 0).await?),
     };
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response())
 }

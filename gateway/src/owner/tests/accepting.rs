@@ -17,7 +17,7 @@ async fn an_accepted_job_runs_and_its_output_can_be_read() {
     let view = bed.ended(id).await;
     assert_eq!((view.state, view.attempts, view.output_bytes), (State::Succeeded, 1, Some(5)));
     assert_eq!(bed.output(id).await.unwrap(), "hello");
-    let logs = String::from_utf8(bed.owner.logs(id).await.unwrap().to_vec()).unwrap();
+    let logs = String::from_utf8(bed.owner.logs(id, 0).await.unwrap().to_vec()).unwrap();
     assert!(logs.contains("\"line\":\"hello\"") && logs.contains("\"attempt\":1"), "{logs}");
     let root = &bed.script.runs()[0];
     assert_eq!(
