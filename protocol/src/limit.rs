@@ -94,6 +94,18 @@ pub const MEMO_INLINE_BYTES_MAX: u64 = 64 << 20;
 pub const MEMO_STORED_BYTES_MAX: u64 = 64 << 30;
 /// Entries whose data is copied or removed at the same time; a further commit makes no entry.
 pub const MEMO_WORK_MAX: usize = 64;
+/// How long a Redis keeps what was told of a job and has not changed: takeover is a matter of seconds.
+pub const MIRROR_KEPT_MS: u64 = 3_600_000;
+/// Bytes of a Redis that one gateway fills with its jobs; beyond it the oldest go.
+pub const MIRROR_BYTES_MAX: u64 = 256 << 20;
+/// Tasks of one job that are told: as many as its graph shows.
+pub const MIRROR_TASKS_MAX: u64 = 10_000;
+/// How long changes gather before they are told: one pipeline for all of them.
+pub const MIRROR_INTERVAL_MS: u64 = 100;
+/// Changes told at once; further ones are left out until the next time.
+pub const MIRROR_CHANGES_MAX: usize = 20_000;
+/// Batches that wait for a slow Redis; further ones are dropped.
+pub const MIRROR_BATCHES_MAX: usize = 4;
 /// Segments after which a checkpoint is written, as long as it is not longer than what it saves a restart from reading.
 pub const CHECKPOINT_SEGMENTS: u64 = 1000;
 /// Bytes of entries after which a checkpoint is written, under the same condition.

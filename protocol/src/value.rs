@@ -88,6 +88,24 @@ pub enum Output {
 }
 
 impl Output {
+    /// What is told of it beside the journal.
+    pub fn encode(&self) -> Vec<u8> {
+        // Named MessagePack of these types cannot fail: there is no map with non-string keys and no writer.
+        rmp_serde::to_vec_named(self).unwrap_or_default()
+    }
+
+    /// The output in `bytes`.
+    ///
+    /// # Errors
+    /// `lost` / `corrupt` where they are none of this or an older version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, crate::Error> {
+        rmp_serde::from_slice(bytes).map_err(|e| {
+            let why =
+                format!("what is told of an output cannot be read ({e}): it was written by a newer version");
+            crate::Error::new(crate::Kind::Lost, crate::Code::Corrupt, why)
+        })
+    }
+
     /// Its size in bytes, as far as this record tells (0 for an alias).
     pub fn bytes(&self) -> u64 {
         match self {

@@ -24,6 +24,8 @@ const LINEAGE_DEPTH_MAX: usize = 16;
 const LINEAGE_NODES_MAX: usize = 10_000;
 /// Inputs and outputs in one graph, over all its tasks: with names of tasks, about eight megabytes.
 const GRAPH_EDGES_MAX: usize = 200_000;
+/// The same of one task that is shown alone.
+const TASK_EDGES_MAX: usize = 1000;
 
 impl Scheduler {
     /// The job's tasks, at most `max`, breadth first from the root and then in the order of calls.
@@ -96,6 +98,12 @@ impl Scheduler {
             outputs.push(OutputView { output, bytes, crc32c, refers });
         }
         outputs
+    }
+
+    /// A task as the graph of its job shows it, with at most a thousand inputs and outputs.
+    pub fn task(&self, id: TaskId) -> Option<GraphTask> {
+        let task = self.tasks.get(*self.task_index.get(&id)?)?;
+        Some(self.graph_task(&self.jobs[task.job], task, &HashMap::new(), &mut { TASK_EDGES_MAX }))
     }
 
     /// How a partition was made, as far as its job remembers.

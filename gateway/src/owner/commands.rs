@@ -76,6 +76,7 @@ impl Loop {
             && !mem::replace(&mut live.placed, true)
         {
             self.places.take(&live.function.name);
+            self.mirror_job(job);
         }
         true
     }
@@ -100,7 +101,9 @@ impl Loop {
                     live.error = Some(error.clone());
                 }
                 self.free_place(*job);
+                self.mirror_job(*job);
             }
+            Record::Committed(committed) => self.mirror_task(committed.job, committed.attempt.task),
             _ => {}
         }
         self.lane.push(record, None);

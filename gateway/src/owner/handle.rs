@@ -36,11 +36,13 @@ pub struct Config {
     pub drain: Duration,
     /// The shard it owns: its jobs' ids carry it.
     pub shard: ShardTag,
+    /// Where others are told of its jobs.
+    pub mirror: Option<fanfold_store::Mirror>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { drain: Duration::from_secs(10), shard: ShardName::default().tag() }
+        Self { drain: Duration::from_secs(10), shard: ShardName::default().tag(), mirror: None }
     }
 }
 

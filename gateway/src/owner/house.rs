@@ -40,6 +40,7 @@ impl Loop {
             let stored: Vec<_> =
                 self.state.job(job).map(|job| job.stored().cloned().collect()).unwrap_or_default();
             self.free_copies(&stored);
+            self.mirror_gone(job);
             self.work.remove(job, true);
         }
     }

@@ -169,6 +169,7 @@ impl Loop {
         self.roots.insert(TaskId::root(job), job);
         self.places.wait(&live.function, job);
         self.live.insert(job, live);
+        self.mirror_job(job);
     }
 
     /// Lines up what the journal says is unfinished, those that had begun before the others.
@@ -330,6 +331,7 @@ impl Loop {
             }
         }
         self.end_watch(id);
+        self.mirror_end(id);
     }
 
     /// Gives a job's place back, if it has one.

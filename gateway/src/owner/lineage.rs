@@ -14,7 +14,7 @@ const NODES_MAX: usize = 10_000;
 
 /// The lineage of `partition`, which is what its task's arguments and what it refers to were made from in turn. `None`
 /// where the graph does not have its task, or the task did not make it.
-pub(super) fn of(graph: &GraphView, partition: PartitionId) -> Option<LineageView> {
+pub(crate) fn of(graph: &GraphView, partition: PartitionId) -> Option<LineageView> {
     let tasks = graph.tasks.iter().map(|task| (task.id, task)).collect();
     let made = |task: &&GraphTask| task.output(partition.output).is_some();
     graph.tasks.iter().find(|task| task.id == partition.task).filter(made)?;

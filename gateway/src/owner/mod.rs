@@ -40,6 +40,7 @@ mod stop;
 
 mod views;
 mod watch;
+mod mirrored;
 mod history;
 mod lineage;
 mod overview;
@@ -52,5 +53,7 @@ mod dropped;
 mod tests;
 
 pub use handle::{Appender, Config, Owner};
+pub(crate) use lineage::of as lineage_of;
 pub use messages::{Answer, ExecutorLink, ExecutorMetrics, JournalMetrics, Metrics, NewJob};
+pub(crate) use outputs::open_output;
 pub use state::{State, StoredAnswer};

@@ -34,6 +34,7 @@ use super::{
     live::{Accepting, Live, Running},
     memos::Memos,
     messages::{ExecutorLink, Request},
+    mirrored::Mirrored,
     places::Places,
     retention::Retention,
     shared::Shared,
@@ -79,6 +80,7 @@ pub(super) struct Loop {
     pub history: History,
     pub retention: Retention,
     pub memos: Memos,
+    pub mirrored: Mirrored,
     pub work: Work,
     pub housekeeping: Housekeeping,
     pub totals: Totals,
@@ -136,6 +138,7 @@ impl Loop {
         state: State,
         executors: Vec<ExecutorLink>,
     ) -> Self {
+        let mirrored = Mirrored::new(config.mirror.clone());
         Self {
             config,
             scheduler: Scheduler::new(journal.epoch()),
@@ -157,6 +160,7 @@ impl Loop {
             history: History::default(),
             retention: Retention::default(),
             memos: Memos::default(),
+            mirrored,
             work: Work::new(shared.store.clone()),
             housekeeping: Housekeeping::default(),
             totals: Totals::default(),
@@ -293,13 +297,21 @@ impl Loop {
         if self.watched.is_due(self.now_ms) {
             self.update_watched();
         }
+        if self.mirrored.is_due(self.now_ms) {
+            self.tell_mirror();
+        }
     }
 
     /// Sets the timer to the next thing that is due. A timer that is early only makes a turn without events, so one
     /// that is armed for an earlier moment stays: setting it costs more than such a turn.
     fn arm(&self, mut timer: Pin<&mut Sleep>) {
-        let due =
-            [self.wake_at_ms, Some(self.housekeeping.due_ms), self.watched.due_ms(), self.stop_check_ms()];
+        let due = [
+            self.wake_at_ms,
+            Some(self.housekeeping.due_ms),
+            self.watched.due_ms(),
+            self.mirrored.due_ms(),
+            self.stop_check_ms(),
+        ];
         let Some(due_ms) = due.into_iter().flatten().min() else { return };
         let due = self.shared.clock.instant(due_ms);
         if timer.is_elapsed() || due < timer.deadline() {

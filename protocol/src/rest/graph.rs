@@ -104,18 +104,34 @@ impl GraphView {
     /// # Errors
     /// `lost` / `corrupt` where they are none of this or an older version.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
-        rmp_serde::from_slice(bytes).map_err(|e| {
-            let why = format!("a stored task graph cannot be read ({e}): it was written by a newer version");
-            Error::new(Kind::Lost, Code::Corrupt, why)
-        })
+        rmp_serde::from_slice(bytes).map_err(|e| unreadable("a task graph", &e))
     }
 }
 
 impl GraphTask {
+    /// What is told of it alone.
+    pub fn encode(&self) -> Vec<u8> {
+        // As for `GraphView::encode`.
+        rmp_serde::to_vec_named(self).unwrap_or_default()
+    }
+
+    /// The task in `bytes`.
+    ///
+    /// # Errors
+    /// `lost` / `corrupt` where they are none of this or an older version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        rmp_serde::from_slice(bytes).map_err(|e| unreadable("a task", &e))
+    }
+
     /// What it made as output `output`, if it has.
     pub fn output(&self, output: u32) -> Option<&OutputView> {
         self.outputs.iter().find(|made| made.output == output)
     }
+}
+
+fn unreadable(what: &str, error: &rmp_serde::decode::Error) -> Error {
+    let why = format!("what is kept of {what} cannot be read ({error}): it was written by a newer version");
+    Error::new(Kind::Lost, Code::Corrupt, why)
 }
 
 /// Partitions: `<task>.<output>` where people read them, pairs elsewhere.
