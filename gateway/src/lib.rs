@@ -14,6 +14,7 @@ pub mod cluster;
 mod direct;
 mod gateway;
 mod idempotency;
+mod owners;
 mod routes;
 mod server;
 mod shared;

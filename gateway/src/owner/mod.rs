@@ -48,6 +48,6 @@ mod dropped;
 #[cfg(test)]
 mod tests;
 
-pub use handle::{Appender, Config, Owner};
+pub use handle::{Config, Owner};
 pub use messages::{Answer, ExecutorLink, ExecutorMetrics, JournalMetrics, Metrics, NewJob};
 pub use state::{State, StoredAnswer};

@@ -6,7 +6,10 @@ use axum::{
     extract::State,
     response::{IntoResponse as _, Response},
 };
-use fanfold_protocol::rest::{LineageView, Problem};
+use fanfold_protocol::{
+    PartitionId,
+    rest::{LineageView, Problem},
+};
 use http::{HeaderValue, header};
 
 use super::{Answer, Gateway, extract::Segments};
@@ -22,7 +25,8 @@ use super::{Answer, Gateway, extract::Segments};
     ),
 )]
 pub(super) async fn read(State(shared): Gateway, Segments(id): Segments<String>) -> Answer<Response> {
-    let (bytes, body) = shared.owner.partition(id.parse()?).await?;
+    let id: PartitionId = id.parse()?;
+    let (bytes, body) = shared.owner(id.task.shard())?.partition(id).await?;
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(super::BYTES)),
         (header::CONTENT_LENGTH, HeaderValue::from(bytes)),
@@ -40,5 +44,6 @@ pub(super) async fn lineage(
     State(shared): Gateway,
     Segments(id): Segments<String>,
 ) -> Answer<Json<LineageView>> {
-    Ok(Json(shared.owner.lineage(id.parse()?).await?))
+    let id: PartitionId = id.parse()?;
+    Ok(Json(shared.owner(id.task.shard())?.lineage(id).await?))
 }
