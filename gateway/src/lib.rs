@@ -15,6 +15,7 @@ mod direct;
 mod gateway;
 mod idempotency;
 pub mod mirror;
+mod owners;
 mod routes;
 mod server;
 mod shared;

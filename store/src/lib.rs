@@ -10,6 +10,7 @@
 
 mod backend;
 mod blobs;
+mod cluster;
 mod directory;
 mod errors;
 pub mod members;

@@ -16,6 +16,7 @@
 //! | `checkpoint/<shard>/<seq>` | created only, removed long after the next one | shard, last segment it covers | a compacted journal |
 //! | `registry/<log>/<seq>` | created only, never removed | shared log, sequence number | an entry of it |
 //! | `registry/<log>/checkpoint-<seq>` | created only, never removed | shared log, last entry it covers | its compacted state |
+//! | `agreed/<name>` | created only | a question | the answer of whoever was asked first |
 //! | `FORMAT` | created only | | the version of this layout |
 //! | `secret/signing-key` | created only | | 32 random bytes |
 //!
@@ -27,7 +28,7 @@ use fanfold_protocol::{Digest, Error, JobId, limit, value::StoredKey};
 use object_store::path::Path;
 
 /// Folders a store writes to; a directory may hold other things beside them.
-pub(crate) const FOLDERS: [&str; 10] = [
+pub(crate) const FOLDERS: [&str; 11] = [
     "component",
     "compiled",
     "version",
@@ -37,6 +38,7 @@ pub(crate) const FOLDERS: [&str; 10] = [
     "log",
     "checkpoint",
     "registry",
+    "agreed",
     "secret",
 ];
 
@@ -97,6 +99,15 @@ pub(crate) fn graph(job: JobId) -> Path {
 pub(crate) fn partition(key: StoredKey) -> Path {
     let StoredKey { job, partition, epoch, attempt } = key;
     self::job(job).join("part").join(format!("{partition}.{epoch}.{attempt}"))
+}
+
+pub(crate) fn agreed(name: &str) -> Path {
+    path(format!("agreed/{name}"))
+}
+
+/// The folder of all shards' epochs.
+pub(crate) fn shards() -> Path {
+    path("epoch".to_owned())
 }
 
 pub(crate) fn epochs(shard: &str) -> Path {

@@ -5,3 +5,4 @@ pub mod platform;
 pub mod redis;
 pub mod s3;
 pub mod sim;
+pub mod wordcount;

@@ -43,7 +43,7 @@ pub fn run(filter: &[String]) -> Result<()> {
 }
 
 /// Tests start Redis servers of their own: only the program has to be there.
-fn ensure_redis() -> Result<()> {
+pub fn ensure_redis() -> Result<()> {
     if has("redis-server", &["--version"]) {
         return Ok(());
     }

@@ -106,7 +106,7 @@ async fn start(args: &Args, config: fanfold_executor::Config, out: Output) -> Re
     let (id, slots, memory) = (config.executor, config.slots, config.memory);
     let executor = Executor::start(config, store).await.map_err(not_started)?;
     let server = Server::start(args.peer, executor.clone()).await.map_err(not_started)?;
-    let peer = advertised(args.advertise.as_ref(), server.address())?;
+    let peer = advertised(args.advertise.as_ref(), server.address(), "--advertise HOST:PORT")?;
     let name = args.name.clone().unwrap_or_else(|| id.to_string());
     let links = Arc::new(Links::new(executor.clone(), name.clone(), peer.clone()));
     links.want(&fixed(args));

@@ -12,7 +12,7 @@ use fanfold_protocol::{
     function::{FunctionRef, FunctionVersion},
     limit,
     link::{ShardName, ShardTag},
-    record::{Accepted, Input, Record},
+    record::{Accepted, Input},
     rest::{DeadLetterView, JobView, Page},
 };
 use fanfold_store::{Journal, Store};
@@ -59,8 +59,8 @@ pub struct Owner {
 impl Owner {
     /// Starts an owner over what the journal said (`folded`), and goes on with the unfinished jobs in it.
     ///
-    /// All appends to the journal must go through this owner from here on (see [`Appender`]), because its checkpoints
-    /// stand for everything that was appended before them.
+    /// All appends to the journal must go through this owner from here on, because its checkpoints stand for everything
+    /// that was appended before them.
     ///
     /// # Errors
     /// None at present.
@@ -118,16 +118,6 @@ impl Owner {
         // The sender is in `shared`, so this wait cannot fail.
         let _ = self.shared.ended.subscribe().wait_for(|ended| *ended).await;
         self.shared.closed.get().filter(|error| error.code != Code::Draining).cloned()
-    }
-
-    /// Lets `appender` write to the journal through this owner.
-    pub fn connect(&self, appender: &Appender) {
-        // An appender belongs to one owner; the first one keeps it.
-        let _ = appender.0.set(self.clone_door());
-    }
-
-    fn clone_door(&self) -> Door {
-        Door { requests: self.requests.clone(), closed: Arc::downgrade(&self.shared) }
     }
 
     /// Accepts a job that is recorded and runs when there is a place. Its id is given out when its record is durable.
@@ -345,6 +335,11 @@ impl Owner {
         Ok(Submission { function, accepted, recorded })
     }
 
+    /// Whether it has ended; see [`Owner::ended`].
+    pub fn has_ended(&self) -> bool {
+        *self.shared.ended.borrow()
+    }
+
     pub(super) async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
         self.requests.send(request(reply)).await.map_err(|_| self.shared.closed())?;
@@ -365,31 +360,4 @@ async fn run(mut owner: Loop, mut requests: mpsc::Receiver<Request>, shared: Arc
     }
     drop((owner, requests));
     shared.ended.send_replace(true);
-}
-
-/// Appends other records to the journal (those of the registry) in the owner's order. Made before the owner is, and
-/// connected to it with [`Owner::connect`].
-#[derive(Clone, Debug, Default)]
-pub struct Appender(Arc<OnceLock<Door>>);
-
-#[derive(Debug)]
-struct Door {
-    requests: mpsc::Sender<Request>,
-    closed: std::sync::Weak<Shared>,
-}
-
-impl Appender {
-    /// Records entries together, all or none; returns when they are durable.
-    ///
-    /// # Errors
-    /// Those of [`Journal::append_all`].
-    pub async fn append(&self, records: Vec<Record>) -> Result<(), Error> {
-        let Some(door) = self.0.get() else {
-            return Err(draining());
-        };
-        let closed = || door.closed.upgrade().map_or_else(draining, |shared| shared.closed());
-        let (reply, answer) = oneshot::channel();
-        door.requests.send(Request::Append { records, reply }).await.map_err(|_| closed())?;
-        answer.await.map_err(|_| closed())?
-    }
 }

@@ -118,12 +118,8 @@ impl Loop {
             return;
         }
         self.housekeeping.compacting = true;
-        // What the registry was told is durable is in its catalog or pending by now, since it learned it from here.
-        let (state, mut records) = (self.state.clone(), self.shared.registry.snapshot_records());
-        self.work.compact(move || {
-            records.extend(state.records());
-            records
-        });
+        let state = self.state.clone();
+        self.work.compact(move || state.records());
     }
 
     fn compacted(&mut self, records: Result<Vec<Record>, Error>) {

@@ -10,7 +10,7 @@ use fanfold_protocol::{
     function::FunctionVersion,
     link::Held,
     message::{FromExecutor, Offer, ToExecutor, Usage},
-    record::{Accepted, Record},
+    record::Accepted,
     rest::{ClusterView, DeadLetterView, GraphView, JobView, LineageView, Page},
     value::Output,
 };
@@ -117,6 +117,32 @@ pub struct Metrics {
     pub executors: Vec<ExecutorMetrics>,
     /// The journal.
     pub journal: JournalMetrics,
+}
+
+impl Metrics {
+    /// Adds those of another owner of the same process, which has the same executors.
+    pub fn add(&mut self, other: Self) {
+        self.waiting += other.waiting;
+        self.input_bytes += other.input_bytes;
+        self.running += other.running;
+        self.kept += other.kept;
+        self.dead_letters += other.dead_letters;
+        self.accepted += other.accepted;
+        self.succeeded += other.succeeded;
+        self.failed += other.failed;
+        self.cancelled += other.cancelled;
+        self.attempts += other.attempts;
+        self.journal.waiting += other.journal.waiting;
+        self.journal.failing = self.journal.failing.take().or(other.journal.failing);
+        self.journal.segments += other.journal.segments;
+        for executor in other.executors {
+            if let Some(known) = self.executors.iter_mut().find(|known| known.executor == executor.executor) {
+                known.attempts += executor.attempts;
+                known.cpu_millis_free = known.cpu_millis_free.min(executor.cpu_millis_free);
+                known.memory_free = known.memory_free.min(executor.memory_free);
+            }
+        }
+    }
 }
 
 /// One executor, as the owner sees it.
@@ -253,11 +279,6 @@ pub(super) enum Request {
     Remember {
         key: Digest,
         answer: StoredAnswer,
-        reply: Reply<()>,
-    },
-    /// Records of somebody else, all or none.
-    Append {
-        records: Vec<Record>,
         reply: Reply<()>,
     },
     Metrics {

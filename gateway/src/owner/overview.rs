@@ -8,7 +8,7 @@ use fanfold_protocol::{
 use super::{Owner, link::Link, live::Stage, messages::Request, run::Loop};
 
 /// Jobs in one answer: what fits on a screen and then some.
-const JOBS_MAX: usize = 100;
+pub(crate) const JOBS_MAX: usize = 100;
 
 impl Owner {
     /// Executors, queues and live jobs as they are now.

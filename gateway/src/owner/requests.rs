@@ -50,7 +50,6 @@ impl Loop {
             Request::DeadLetter { job, reply } => tell(reply, self.dead_letter(job)),
             Request::Answered { key, request, reply } => tell(reply, self.answered(key, request)),
             Request::Remember { key, answer, reply } => self.remember(key, answer, reply),
-            Request::Append { records, reply } => self.append(records, reply),
             Request::Metrics { reply } => tell(reply, Ok(self.metrics())),
             Request::Cluster { reply } => tell(reply, Ok(self.cluster())),
             Request::Join(link) => self.executor_joined(*link),
@@ -199,17 +198,6 @@ impl Loop {
         let StoredAnswer { request, at_ms, status, content_type, body } = answer;
         let record = Record::Answered { key, request, at_ms, status, content_type, body };
         self.lane.push_refusable(record, Vec::new(), Consequence::Recorded(reply));
-    }
-
-    fn append(&mut self, records: Vec<Record>, reply: Reply<()>) {
-        if let Some(error) = self.lane.refusal() {
-            return tell(reply, Err(error.clone()));
-        }
-        let mut records = records.into_iter();
-        match records.next() {
-            Some(first) => self.lane.push_refusable(first, records.collect(), Consequence::Recorded(reply)),
-            None => tell(reply, Ok(())),
-        }
     }
 
     fn begin_stop(&mut self, reply: Reply<()>) {

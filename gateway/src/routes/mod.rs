@@ -11,6 +11,7 @@ mod follow;
 mod functions;
 mod invocations;
 mod jobs;
+mod mirrored;
 mod objects;
 mod openapi;
 mod operations;

@@ -6,12 +6,16 @@ use axum::{
     extract::State,
     response::{IntoResponse as _, Response},
 };
-use fanfold_protocol::rest::{LineageView, Problem};
+use fanfold_protocol::{
+    PartitionId,
+    rest::{LineageView, Problem},
+};
 use http::{HeaderValue, header};
 
 use super::{
     Answer, Gateway,
     extract::{Params, Segments},
+    mirrored,
 };
 
 /// Read a partition. Its blocks come one after the other.
@@ -25,7 +29,8 @@ use super::{
     ),
 )]
 pub(super) async fn read(State(shared): Gateway, Segments(id): Segments<String>) -> Answer<Response> {
-    let (bytes, body) = shared.owner.partition(id.parse()?).await?;
+    let id: PartitionId = id.parse()?;
+    let (bytes, body) = shared.owner(id.task.shard())?.partition(id).await?;
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(super::BYTES)),
         (header::CONTENT_LENGTH, HeaderValue::from(bytes)),
@@ -52,6 +57,7 @@ pub(super) async fn lineage(
     Segments(id): Segments<String>,
     Params(Of { job }): Params<Of>,
 ) -> Answer<Json<LineageView>> {
+    let id: PartitionId = id.parse()?;
     let job = job.map(|job| job.parse()).transpose()?;
-    Ok(Json(shared.owner.lineage(id.parse()?, job).await?))
+    Ok(Json(mirrored::lineage(&shared, id, job).await?))
 }

@@ -22,7 +22,7 @@ async fn start(config: Config) -> Setting {
     let store = Store::in_memory();
     let lane = Lane::new(store.clone());
     let config = Config { listen: ([127, 0, 0, 1], 0).into(), ..config };
-    let gateway = Gateway::start(config, store, lane.shared(), Vec::new()).await.unwrap();
+    let gateway = Gateway::start(config, store, lane.shared(), Vec::new(), None).await.unwrap();
     let client = Client::new(gateway.local_addr());
     Setting { gateway, client, lane }
 }

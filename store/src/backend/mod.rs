@@ -260,6 +260,16 @@ impl Backend {
         Ok(names)
     }
 
+    /// Names of the folders directly in a folder, sorted.
+    pub(crate) async fn folders(&self, folder: &Path) -> Result<Vec<String>, Error> {
+        let listed = self.store().list_with_delimiter(Some(folder)).await;
+        let listed = listed.map_err(|e| storage("list", folder, &e))?;
+        let mut names: Vec<_> =
+            listed.common_prefixes.iter().filter_map(|path| path.filename().map(str::to_owned)).collect();
+        names.sort();
+        Ok(names)
+    }
+
     /// Users' keys that begin with `prefix` and are greater than `after`, in byte order, at most `limit`.
     pub(crate) async fn keys(
         &self,
