@@ -75,7 +75,7 @@ fn admit(flight: &InFlight, request: &Request<Incoming>) -> Result<(), Error> {
 /// [`crate::Mirror`].
 async fn pass_on(flight: InFlight, shard: ShardTag, request: Request<Incoming>) -> Response<Outbound> {
     let asks = flight.mirror.is_some() && *request.method() == Method::GET;
-    let away = |error: &Error| asks && error.code == Code::Unreachable;
+    let away = |error: &Error| asks && error.code == Code::Unreachable && flight.owner(shard).is_err();
     let to = match forward::owner(&flight, shard).await {
         Ok(Some(to)) => to,
         Ok(None) => return route_on(flight, request).await,

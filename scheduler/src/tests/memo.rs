@@ -6,7 +6,7 @@ use crate::harness::check;
 fn an_equal_call_of_another_job_is_not_run() {
     check(
         "
-        join e1 cpu=4
+        join e1 cpu=8
         job a
         > run a#1 on e1 mem=100
         call a/0 memo
@@ -71,7 +71,6 @@ fn a_long_output_answers_as_long_as_its_copy_is_there() {
         > free e1 a/0.0#1 a/1.0#1
         call a/4 memo
         lost-memo a a/1.0
-        memo gone
         wait a 1 a/4.0
         > run a/4#1 on e1 mem=100
         done a/4 @100 durable
