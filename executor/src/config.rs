@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, thread};
 
-use fanfold_protocol::ExecutorId;
+use fanfold_protocol::{ExecutorId, custom::Custom};
 
 /// How much an executor may use and how it compiles.
 #[derive(Clone, Debug)]
@@ -13,6 +13,8 @@ pub struct Config {
     pub slots: u32,
     /// Memory of instances: what the scheduled lane may be assigned, and, counted apart, what direct calls may use.
     pub memory: u64,
+    /// Custom resources it has.
+    pub custom: Custom,
     /// Memory of the partition cache.
     pub cache_memory: u64,
     /// Program and arguments that run [`crate::compile_child`], for example `/proc/self/exe compile-component`.
@@ -29,6 +31,7 @@ impl Default for Config {
             executor: ExecutorId(1),
             slots: thread::available_parallelism().map_or(1, |n| n.get() as u32),
             memory: 4 << 30,
+            custom: Custom::new(),
             cache_memory: 512 << 20,
             compiler: Vec::new(),
             allow_private_egress: false,

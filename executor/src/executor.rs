@@ -81,6 +81,7 @@ impl Executor {
             cpu_millis: config.slots.saturating_mul(1000),
             memory: config.memory,
             gpu: 0,
+            custom: config.custom.clone(),
         }
     }
 

@@ -132,6 +132,10 @@ const _: () = assert!(SEGMENT_BYTES_MAX <= JOURNAL_QUEUE_BYTES_MAX);
 
 // What the gateway keeps or takes, beside the above.
 
+/// Names of custom resources that an owner tells apart; a handful describes a cluster, and each costs every task four
+/// bytes.
+pub const CUSTOM_RESOURCES_MAX: usize = 8;
+
 /// Changes of functions and aliases that wait for the journal; a further one waits at the door.
 pub const REGISTRY_CHANGES_MAX: usize = 64;
 /// Versions that one alias is spread over.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     AttemptId, Digest, Error, ExecutorId, JobId, PartitionId, TaskId,
     call::{Call, Durability},
+    custom::Custom,
     link::Peer,
     value::{Output, StoredKey, Value},
 };
@@ -241,4 +242,7 @@ pub struct Offer {
     pub memory: u64,
     /// GPUs.
     pub gpu: u32,
+    /// Custom resources.
+    #[serde(default)]
+    pub custom: Custom,
 }

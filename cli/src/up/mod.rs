@@ -10,7 +10,10 @@ use std::{
     path::PathBuf,
 };
 
-use fanfold_protocol::ExecutorId;
+use fanfold_protocol::{
+    ExecutorId,
+    custom::{Custom, custom_fault},
+};
 use serde_json::json;
 
 use crate::{failure::Failure, output::Output, units};
@@ -74,6 +77,9 @@ pub struct Capacity {
     /// Memory for partitions that tasks hand to each other, out of --memory [default: an eighth of it]
     #[arg(long, value_parser = units::parse_bytes)]
     cache_memory: Option<u64>,
+    /// Custom resources it has, as NAME=COUNT; functions ask for them in `[resources.custom]`
+    #[arg(long = "resource", value_name = "NAME=COUNT", value_parser = amount)]
+    resources: Vec<(String, u32)>,
     /// Let functions reach private addresses that their manifest allows; for development
     #[arg(long)]
     allow_private_egress: bool,
@@ -92,8 +98,13 @@ impl Capacity {
         if cache_memory >= memory {
             return Err(Failure::usage("--cache-memory leaves nothing of --memory", "make it smaller"));
         }
+        let custom: Custom = self.resources.iter().cloned().collect();
+        if let Some(why) = custom_fault(&custom) {
+            return Err(Failure::usage(format!("--resource: {why}"), "as in `--resource licence=2`"));
+        }
         Ok(fanfold_executor::Config {
             executor,
+            custom,
             slots: self.slots.map_or_else(machine::cpus, NonZeroU32::get),
             memory: memory - cache_memory,
             cache_memory,
@@ -101,6 +112,12 @@ impl Capacity {
             allow_private_egress: self.allow_private_egress,
         })
     }
+}
+
+/// `NAME=COUNT`.
+fn amount(text: &str) -> Result<(String, u32), String> {
+    let parsed = text.split_once('=').and_then(|(name, count)| Some((name.to_owned(), count.parse().ok()?)));
+    parsed.ok_or_else(|| "write NAME=COUNT, as in licence=2".to_owned())
 }
 
 fn settings(args: &Args) -> Result<Settings, Failure> {

@@ -279,6 +279,11 @@ fn what_a_task_waits_for_is_told_so_that_it_can_be_changed() {
     waits("join e1\nleave e1\njob a", "waits: there is no executor, for every one has left");
     waits("join e1\njob a cpu=4\njoin e2 cpu=2", "needs 4 cpus, the largest executor offers 2");
     waits("join e1\njob a gpu=1", "needs 1 gpu, the largest executor offers 0");
+    waits("join e1 seats=1\njob a seats=2", "needs 2 of `seats`, the largest executor offers 1");
+    waits(
+        "join e1 cpu=4 seats=1\njob b seats=1\n> run b#1 on e1 mem=100\njob a seats=1",
+        "waits for 1 of `seats` to be free",
+    );
     waits(
         "join e1 cpu=4 mem=10\njoin e2 cpu=1\njob a cpu=4",
         "needs 4 cpus with 100.0 MiB, and no executor offers both",
@@ -307,6 +312,32 @@ fn what_a_task_waits_for_is_told_so_that_it_can_be_changed() {
         tick 4999
         tick 1
         > stalled a: waits for partition a/0.0 made by task a/0, which waits: every executor is leaving
+        ",
+    );
+}
+
+#[test]
+fn custom_resources_are_counted_on_each_executor() {
+    check(
+        "
+        join e1 cpu=4 seats=1
+        join e2 cpu=4 tapes=2
+        # Where there is one, and no more at once than there are; a task that waits keeps its own.
+        job a tapes=1
+        > run a#1 on e2 mem=100
+        job b seats=1
+        > run b#1 on e1 mem=100
+        job c seats=1
+        call b/0 tapes=2
+        wait b 0 b/0.0
+        done a 'x'
+        > run b/0#1 on e2 mem=100
+        > ended a 'x'
+        done b/0 'y'
+        > woke b
+        done b 'z'
+        > ended b 'z'
+        > run c#1 on e1 mem=100
         ",
     );
 }
