@@ -1,6 +1,6 @@
 //! What an executor is told at its start. Sizes are bytes.
 
-use std::{ffi::OsString, thread};
+use std::{ffi::OsString, path::PathBuf, thread};
 
 use fanfold_protocol::{ExecutorId, custom::Custom};
 
@@ -17,12 +17,23 @@ pub struct Config {
     pub custom: Custom,
     /// Memory of the partition cache.
     pub cache_memory: u64,
+    /// Where partitions go that do not fit into that memory; `None`: to the object store.
+    pub spill: Option<Spill>,
     /// Program and arguments that run [`crate::compile_child`], for example `/proc/self/exe compile-component`.
     /// Empty: compile in this process, without limits; only for tests and tools that compile what they wrote.
     pub compiler: Vec<OsString>,
     /// Whether guests may reach private, loopback and link-local addresses that their manifest allows. For
     /// development and tests: in production it would open the platform's own network to functions.
     pub allow_private_egress: bool,
+}
+
+/// Disk space for partitions.
+#[derive(Clone, Debug)]
+pub struct Spill {
+    /// In which directory; each executor makes a folder of its own there, and removes it at the end.
+    pub dir: PathBuf,
+    /// How many bytes.
+    pub bytes: u64,
 }
 
 impl Default for Config {
@@ -33,6 +44,7 @@ impl Default for Config {
             memory: 4 << 30,
             custom: Custom::new(),
             cache_memory: 512 << 20,
+            spill: None,
             compiler: Vec::new(),
             allow_private_egress: false,
         }

@@ -13,7 +13,7 @@ use crate::{
     call::{Call, Durability},
     custom::Custom,
     link::Peer,
-    value::{Output, StoredKey, Value},
+    value::{Output, Stored, StoredKey, Value},
 };
 
 /// An attempt to run.
@@ -124,6 +124,9 @@ pub enum ToExecutor {
     },
     /// Nothing refers to these any more: drop every copy, also in the object store.
     Free(Vec<StoredKey>),
+    /// A task that will run here soon reads these, which are elsewhere: fetch them while there is time. No answer, and no
+    /// harm if it is not done.
+    Prefetch(Vec<Stored>),
     /// Other executors came, went or moved.
     Peers(Vec<Peer>),
 }

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use fanfold_protocol::{AttemptId, ExecutorId, custom::Custom, limit::CUSTOM_RESOURCES_MAX, message::Offer};
+use fanfold_protocol::{
+    AttemptId, ExecutorId, TaskId, custom::Custom, limit::CUSTOM_RESOURCES_MAX, message::Offer,
+};
 
 use crate::{
     slab::{ClassIx, ExecutorIx, Slab, TaskIx},
@@ -116,6 +118,8 @@ pub(crate) struct Executor {
     pub stopping: BTreeMap<AttemptId, Resources>,
     /// Kept free for a large task of this class, until the timer.
     pub reservation: Option<(ClassIx, TimerKey)>,
+    /// Tasks that wait for room and are meant to run here; see [`crate::ahead`]. Some may have started elsewhere.
+    pub meant: VecDeque<(TaskIx, TaskId)>,
     /// It finishes what runs and takes nothing new.
     pub leaving: bool,
 }
@@ -174,6 +178,7 @@ impl Pool {
             resumes: VecDeque::new(),
             stopping: BTreeMap::new(),
             reservation: None,
+            meant: VecDeque::new(),
             leaving: false,
         });
         self.index.insert(offer.executor, ix);

@@ -133,8 +133,10 @@ impl Scheduler {
             return self.ready.pop(job, &mut self.jobs[job], class);
         };
         let Some(executor) = self.choose(class, task) else {
+            self.look_ahead(class);
             return self.class_blocked(class);
         };
+        let task = self.meant_for(executor, class, job, task);
         self.ready.pop(job, &mut self.jobs[job], class);
         self.ready.charge_start(&mut self.jobs[job], self.ready.classes[class].shape.needs.cpu_millis);
         self.class_started(class);
@@ -143,7 +145,7 @@ impl Scheduler {
 
     /// Whether a queued task is still to be started and its arguments are still there; if one was lost meanwhile, it
     /// waits anew.
-    fn may_start(&mut self, class: ClassIx, ix: TaskIx) -> bool {
+    pub(crate) fn may_start(&mut self, class: ClassIx, ix: TaskIx) -> bool {
         let Some(task) = self.tasks.get(ix) else { return false };
         if !matches!(task.phase, Phase::Ready(queued) if queued == class) {
             return false; // Cancelled while it was queued, or queued anew elsewhere.

@@ -51,6 +51,38 @@ fn locality_comes_first_among_executors_with_room() {
 }
 
 #[test]
+fn inputs_of_what_comes_next_are_fetched_before_there_is_room() {
+    check(
+        "
+        join e1 cpu=1
+        join e2 cpu=1
+        job a cpu=0
+        > run a#1 on e1 mem=100
+        call a/0 on=e1
+        > run a/0#1 on e1 mem=100
+        call a/1 on=e2
+        > run a/1#1 on e2 mem=100
+        done a/0 @500
+        done a/1 @300
+        call a/2 on=e1
+        > run a/2#1 on e1 mem=100
+        call a/3 on=e2
+        > run a/3#1 on e2 mem=100
+        # There is no room: each is meant for the executor that has most of what it reads, which fetches the rest.
+        call a/4 a/0.0 a/1.0
+        > prefetch e1 a/1.0
+        call a/5 a/1.0
+        call a/6 'x' a/0.0
+        # e2 has all of a/5's input, yet a/4 was first, and only the one that is meant for it goes before.
+        done a/2 'x'
+        > run a/4#1 on e1 mem=100
+        done a/3 'x'
+        > run a/5#1 on e2 mem=100
+        ",
+    );
+}
+
+#[test]
 fn a_generator_runs_ahead_only_so_far_and_leaves_its_slot_to_its_consumer() {
     check(
         "

@@ -153,6 +153,7 @@ impl Executor {
             ToExecutor::Next { .. }
             | ToExecutor::MayYield { .. }
             | ToExecutor::Free(_)
+            | ToExecutor::Prefetch(_)
             | ToExecutor::Peers(_) => {}
         }
     }
