@@ -14,6 +14,7 @@ use crate::{
     direct::RecentLogs,
     idempotency::Keys,
     metrics::Metrics,
+    mirror::Mirror,
     owner::{self, ExecutorLink, Owner},
     owners::{Owners, Shard},
     registry::{Keeper, Registry},
@@ -61,13 +62,16 @@ impl Gateway {
             Some(members) => Some(Arc::new(Others::find(members, &store, &config.shard).await?)),
             None => None,
         };
-        let owned = owner::Config { drain: config.drain, shard: config.shard.tag() };
+        let mirror = config.mirror.clone().map(|mirror| Mirror::new(mirror, store.clone()));
+        let owned =
+            owner::Config { drain: config.drain, shard: config.shard.tag(), mirror: config.mirror.clone() };
         let owner = Owner::start(owned, store.clone(), journal, registry.clone(), state, executors).await?;
         let shared = Arc::new(Shared {
             auth: Auth::new(config.token.as_deref()),
             registry,
             owners: Arc::new(Owners::new(Shard::new(config.shard.clone(), epoch, owner))),
             others,
+            mirror,
             store,
             direct,
             metrics: Metrics::new(),

@@ -16,6 +16,7 @@ use crate::{
     direct::RecentLogs,
     idempotency::Keys,
     metrics::Metrics,
+    mirror::Mirror,
     owner::Owner,
     owners::Owners,
     registry::{Change, Registry},
@@ -29,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) owners: Arc<Owners>,
     /// The other gateways of the cluster, where it may have some.
     pub(crate) others: Option<Arc<Others>>,
+    /// What owners that are gone told of their jobs.
+    pub(crate) mirror: Option<Mirror>,
     pub(crate) store: Store,
     pub(crate) direct: Arc<dyn DirectLane>,
     pub(crate) metrics: Metrics,

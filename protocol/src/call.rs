@@ -40,6 +40,9 @@ pub struct Options {
     pub deadline_ms: Option<u64>,
     /// When outputs go to the object store.
     pub durability: Durability,
+    /// Whether the outputs of an equal call that committed before will do: what it returns follows from its arguments.
+    #[serde(default)]
+    pub memo: bool,
 }
 
 /// Where a task would like to run. A hint, except [`Placement::On`] with `strict`.
@@ -116,6 +119,9 @@ pub struct TaskSpec {
     pub deterministic: bool,
     /// When outputs go to the object store.
     pub durability: Durability,
+    /// Whether the outputs of an equal task that committed before will do.
+    #[serde(default)]
+    pub memo: bool,
 }
 
 impl TaskSpec {

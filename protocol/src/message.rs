@@ -212,6 +212,14 @@ pub enum FromExecutor {
         /// What is gone.
         key: StoredKey,
     },
+    /// What the attempt has written since its last message of this kind: at most four a second, and none where it has
+    /// written nothing.
+    Logs {
+        /// Who.
+        attempt: AttemptId,
+        /// Whole lines, as in [`FromExecutor::Finished`].
+        lines: bytes::Bytes,
+    },
     /// A lazily stored partition reached the object store.
     Durable(StoredKey),
     /// What it offers has changed; what runs goes on.
@@ -229,7 +237,8 @@ pub enum FromExecutor {
         result: Result<Vec<Output>, Error>,
         /// What it used.
         usage: Usage,
-        /// What it wrote to stdout, stderr and the log, as NDJSON lines `{"at_us":…,"stream":…,"line":…}`.
+        /// What it wrote to stdout, stderr and the log, as NDJSON lines `{"at_us":…,"stream":…,"line":…}`, without what
+        /// [`FromExecutor::Logs`] has told.
         logs: bytes::Bytes,
     },
 }

@@ -197,5 +197,6 @@ fn spec(id: TaskId, parent: Option<TaskId>, cpu_millis: u32) -> TaskSpec {
         deadline_at_ms: None,
         deterministic: true,
         durability: Durability::Lazy,
+        memo: false,
     }
 }

@@ -33,6 +33,7 @@ mod generator;
 
 // How it ends.
 mod commit;
+mod memo;
 mod retry;
 mod failure;
 mod journal;
@@ -46,6 +47,7 @@ mod backup;
 mod stall;
 
 mod query;
+mod graph;
 mod reason;
 
 #[cfg(test)]

@@ -82,6 +82,9 @@ impl Scheduler {
     /// Everything the task needs exists: into the queue.
     pub(crate) fn arguments_ready(&mut self, ix: TaskIx) {
         self.unwatch(ix);
+        if self.reuse(ix) {
+            return;
+        }
         let task = &self.tasks[ix];
         let Some(spec) = &task.spec else { return };
         if let Err(name) = self.pool.kinds.learn(&spec.custom) {

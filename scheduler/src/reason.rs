@@ -93,7 +93,7 @@ impl Scheduler {
     }
 
     /// Why nothing of this size starts now.
-    fn reason_no_room(&self, needs: &Resources, only: Option<ExecutorId>) -> String {
+    pub(crate) fn reason_no_room(&self, needs: &Resources, only: Option<ExecutorId>) -> String {
         let all = self.pool.executors.iter().map(|(_, executor)| executor);
         let all: Vec<&Executor> = all.filter(|e| only.is_none_or(|only| only == e.id)).collect();
         if all.is_empty() {

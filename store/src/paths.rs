@@ -7,7 +7,9 @@
 //! | `version/<xx>/<digest>.json` | once | version digest | a sealed `FunctionVersion` as JSON |
 //! | `job/<xx>/<job>/input` | once, before the job is accepted | job | its sealed input, if over 64 KiB |
 //! | `job/<xx>/<job>/logs` | replaced whole, unsynced | job | sealed NDJSON of its attempts' logs |
+//! | `job/<xx>/<job>/graph` | once, unsynced | job | its sealed task graph after its end, if it had more than one task |
 //! | `job/<xx>/<job>/part/<task>.<output>.<epoch>.<attempt>` | once per attempt | [`StoredKey`] | data and footer of a partition |
+//! | `job/<xx>/<entry>/part/<entry>.<output>.0.0` | once, copied | [`StoredKey::of_memo`] | the same of a memoised call, for all jobs |
 //! | `objects/<key>` | replaced whole | what the user chose | what the user put |
 //! | `epoch/<shard>/<n>` | created only, never removed | shard, epoch | the claiming writer's id |
 //! | `log/<shard>/<seq>.seg` | created only, removed long after a checkpoint | shard, sequence number | a journal segment |
@@ -88,6 +90,10 @@ pub(crate) fn input(job: JobId) -> Path {
 
 pub(crate) fn logs(job: JobId) -> Path {
     self::job(job).join("logs")
+}
+
+pub(crate) fn graph(job: JobId) -> Path {
+    self::job(job).join("graph")
 }
 
 pub(crate) fn partition(key: StoredKey) -> Path {

@@ -95,6 +95,7 @@ async fn start(args: &Args, token: Option<String>, out: Output) -> Result<Gatewa
         shard: args.name.clone(),
         listen: args.listen,
         token,
+        mirror: args.common.mirror().map_err(not_started)?,
         ..fanfold_gateway::Config::default()
     };
     let executors = Executors::default();

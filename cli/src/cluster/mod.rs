@@ -9,7 +9,7 @@ mod gateway;
 use std::net::SocketAddr;
 
 use fanfold_protocol::Error;
-use fanfold_store::{Members, S3Options, Store, StoreUrl};
+use fanfold_store::{Members, Mirror, S3Options, Store, StoreUrl};
 
 use crate::failure::Failure;
 
@@ -62,6 +62,11 @@ impl Common {
             Some(url) => Members::redis(url, &self.namespace).await.map(Some),
             None => Ok(None),
         }
+    }
+
+    /// Where gateways tell each other of their jobs.
+    fn mirror(&self) -> Result<Option<Mirror>, Error> {
+        self.redis.as_ref().map(|url| Mirror::redis(url, &self.namespace)).transpose()
     }
 }
 

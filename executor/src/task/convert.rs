@@ -162,6 +162,7 @@ impl From<tasks::Options> for Options {
                 tasks::Durability::Eager => Durability::Eager,
                 tasks::Durability::None => Durability::None,
             },
+            memo: false,
         }
     }
 }

@@ -12,15 +12,16 @@ pub mod control;
 mod foreign;
 pub mod meter;
 pub mod session;
+mod tail;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::{Duration, Instant},
 };
 
 use fanfold_protocol::{
-    AttemptId, Code, Error, Kind,
+    AttemptId, Code, Error, Kind, limit,
     link::{Held, ShardTag},
     message::{Assignment, FromExecutor, ToExecutor},
     value::{Output, Stored, StoredKey},
@@ -52,6 +53,7 @@ struct Inner {
     sessions: Mutex<HashMap<ShardTag, Arc<Channel>>>,
     running: Mutex<HashMap<AttemptId, Running>>,
     attempts: TaskTracker,
+    /// What goes on beside attempts: uploads, and telling what attempts write.
     uploads: TaskTracker,
     /// Nothing new is started, and what is assigned is handed back.
     leaving: CancellationToken,
@@ -67,7 +69,7 @@ struct Inner {
 /// An attempt under way, and whose it is.
 struct Running {
     control: Arc<Control>,
-    session: u64,
+    session: Arc<Channel>,
 }
 
 impl Worker {
@@ -101,6 +103,7 @@ impl Worker {
         let announcer = Arc::downgrade(&inner);
         let uploads = cache.run(move |key| announcer.upgrade().and_then(|inner| inner.owner_of(key)), halted);
         inner.uploads.spawn_on(uploads, &inner.threads);
+        inner.uploads.spawn_on(tell_logs(Arc::downgrade(&inner), inner.halted.clone()), &inner.threads);
         Ok(Self(inner))
     }
 
@@ -132,7 +135,7 @@ impl Worker {
     fn end_session(&self, ended: &Channel) {
         self.0.sessions().retain(|_, channel| channel.id != ended.id);
         let running = self.0.running();
-        for attempt in running.values().filter(|attempt| attempt.session == ended.id) {
+        for attempt in running.values().filter(|attempt| attempt.session.id == ended.id) {
             attempt.control.stop(owner_gone());
         }
     }
@@ -166,7 +169,7 @@ impl Worker {
             // It was sent before its owner heard that we leave.
             control.stop(draining());
         }
-        let entry = Running { control: control.clone(), session: session.id };
+        let entry = Running { control: control.clone(), session: session.clone() };
         if self.0.running().insert(attempt, entry).is_some() {
             // An attempt's number is used once, so this is the same message again; the first one goes on.
             tracing::error!(?attempt, "an attempt was assigned twice");
@@ -241,6 +244,26 @@ impl Inner {
             // An owner that is gone has forgotten the attempt.
             _ = session.events.send(message) => {}
             () = self.halted.cancelled() => {}
+        }
+    }
+}
+
+/// Tells owners what running attempts have written, a few times a second.
+async fn tell_logs(worker: Weak<Inner>, halted: CancellationToken) {
+    let mut interval = tokio::time::interval(Duration::from_millis(limit::LOG_INTERVAL_MS));
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = interval.tick() => {}
+            () = halted.cancelled() => return,
+        }
+        let Some(worker) = worker.upgrade() else { return };
+        let running: Vec<_> = {
+            let running = worker.running();
+            running.iter().map(|(id, run)| (*id, run.control.clone(), run.session.clone())).collect()
+        };
+        for (attempt, control, session) in running {
+            control.tail.flush(attempt, &session.events);
         }
     }
 }

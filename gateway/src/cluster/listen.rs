@@ -136,7 +136,8 @@ impl Accept {
         let (name, executor) = (hello.name, hello.offer.executor);
         let target = self.executors.add(&hello.offer, hello.peer.clone());
         let held = hello.held.into_iter().filter(|held| held.key.job.shard() == tag).collect();
-        let joined = ExecutorLink { offer: hello.offer, held, peer: Some(hello.peer), to, from };
+        let peer = Some(hello.peer);
+        let joined = ExecutorLink { offer: hello.offer, held, name: name.clone(), peer, to, from };
         if owner.join(joined).await.is_ok() {
             tracing::info!(name, %executor, "an executor joined");
             let ended = link.run(outgoing, incoming).await;

@@ -136,7 +136,7 @@ impl Watcher {
         let epoch = journal.epoch();
         let mut state = owner::State::default();
         records.into_iter().for_each(|record| state.fold(record));
-        let owned = owner::Config { drain: config.drain, shard: name.tag() };
+        let owned = owner::Config { drain: config.drain, shard: name.tag(), mirror: config.mirror.clone() };
         let owner = Owner::start(owned, store.clone(), journal, registry.clone(), state, Vec::new()).await?;
         Ok(Shard::new(name.clone(), epoch, owner))
     }

@@ -57,6 +57,9 @@ pub(super) fn child(
     check(&call)?;
     let base = of_manifest(task, function);
     let options = call.options;
+    check_memo(options.memo, call.generator, function)?;
+    // What answers other calls is copied in the object store.
+    let durability = if options.memo { Durability::Eager } else { options.durability };
     let memory = options.memory.unwrap_or(base.memory);
     Ok(TaskSpec {
         parent: Some(parent),
@@ -72,9 +75,22 @@ pub(super) fn child(
         placement: options.placement,
         attempts: options.attempts.unwrap_or(base.attempts),
         deadline_at_ms: options.deadline_ms.map(|after| now_ms.saturating_add(after)),
-        durability: options.durability,
+        durability,
+        memo: options.memo,
         ..base
     })
+}
+
+fn check_memo(memo: bool, generator: bool, function: &FunctionVersion) -> Result<(), Error> {
+    let why = match (memo, generator, function.deterministic()) {
+        (true, true, _) => String::from("a generator cannot be memoised: call it without `memo`"),
+        (true, _, false) => format!(
+            "`{}` is not deterministic, so another run's outputs will not do: call it without `memo`",
+            function.name
+        ),
+        _ => return Ok(()),
+    };
+    Err(Error::new(Kind::Invalid, Code::Call, why))
 }
 
 fn of_manifest(task: TaskId, function: &FunctionVersion) -> TaskSpec {
@@ -101,6 +117,7 @@ fn of_manifest(task: TaskId, function: &FunctionVersion) -> TaskSpec {
         deadline_at_ms: None,
         deterministic: function.deterministic(),
         durability: Durability::default(),
+        memo: false,
     }
 }
 

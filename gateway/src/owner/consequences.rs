@@ -1,6 +1,6 @@
 //! What becomes true when a record is durable, and what is answered when it cannot be made so.
 
-use fanfold_protocol::{Code, Error, JobId, Kind, rest::JobView};
+use fanfold_protocol::{Code, Digest, Error, JobId, Kind, rest::JobView};
 use fanfold_scheduler::Event;
 
 use super::{
@@ -18,6 +18,10 @@ pub(super) enum Consequence {
     Cancelled(JobId, Reply<JobView>),
     /// The job's end is announced.
     Ended(JobId),
+    /// The outputs of a memoised call answer equal ones.
+    Memoised(Digest),
+    /// They do no longer.
+    Unmemoised(Digest),
     /// The records are there: an answer to remember, or somebody else's.
     Recorded(Reply<()>),
 }
@@ -33,6 +37,8 @@ impl Loop {
                 Some(Consequence::Accepted(job)) => self.accepted(job),
                 Some(Consequence::Cancelled(job, reply)) => self.cancel_is_durable(job, reply),
                 Some(Consequence::Ended(job)) => self.announce(job),
+                Some(Consequence::Memoised(key)) => self.memo_is_durable(key),
+                Some(Consequence::Unmemoised(key)) => self.memo_is_gone(key),
                 Some(Consequence::Recorded(reply)) => tell(reply, Ok(())),
             }
         }
@@ -46,8 +52,9 @@ impl Loop {
                 Some(Consequence::Accepted(job)) => self.accept_failed(job, error),
                 Some(Consequence::Cancelled(_, reply)) => tell(reply, Err(error.clone())),
                 Some(Consequence::Recorded(reply)) => tell(reply, Err(error.clone())),
-                // Ends are never refused.
-                Some(Consequence::Ended(_)) | None => {}
+                // The rest is never refused.
+                Some(Consequence::Ended(_) | Consequence::Memoised(_) | Consequence::Unmemoised(_))
+                | None => {}
             }
         }
     }

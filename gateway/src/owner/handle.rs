@@ -13,7 +13,7 @@ use fanfold_protocol::{
     limit,
     link::{ShardName, ShardTag},
     record::{Accepted, Input},
-    rest::{DeadLetterView, GraphView, JobView, LineageView, Page},
+    rest::{DeadLetterView, JobView, Page},
 };
 use fanfold_store::{Journal, Store};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -36,11 +36,13 @@ pub struct Config {
     pub drain: Duration,
     /// The shard it owns: its jobs' ids carry it.
     pub shard: ShardTag,
+    /// Where others are told of its jobs.
+    pub mirror: Option<fanfold_store::Mirror>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { drain: Duration::from_secs(10), shard: ShardName::default().tag() }
+        Self { drain: Duration::from_secs(10), shard: ShardName::default().tag(), mirror: None }
     }
 }
 
@@ -174,14 +176,17 @@ impl Owner {
         Ok((outputs::content_type(output.as_ref()), bytes, body))
     }
 
-    /// What a job's tasks logged until now, as NDJSON lines.
+    /// What a job's tasks logged until now, as NDJSON lines, without the first `from` bytes.
     ///
     /// # Errors
     /// `not-found` / `invocation`; `lost` / `corrupt`.
-    pub async fn logs(&self, job: JobId) -> Result<Bytes, Error> {
-        match self.ask(|reply| Request::Logs { job, reply }).await? {
+    pub async fn logs(&self, job: JobId, from: usize) -> Result<Bytes, Error> {
+        match self.ask(|reply| Request::Logs { job, from, reply }).await? {
             LogsFound::Live(logs) => Ok(logs),
-            LogsFound::Stored => Ok(self.shared.store.logs(job).await?.unwrap_or_default()),
+            LogsFound::Stored => {
+                let logs = self.shared.store.logs(job).await?.unwrap_or_default();
+                Ok(logs.slice(from.min(logs.len())..))
+            }
         }
     }
 
@@ -205,22 +210,6 @@ impl Owner {
         batch: bool,
     ) -> Result<Page<JobView>, Error> {
         self.ask(|reply| Request::List { before: after, limit, batch, reply }).await
-    }
-
-    /// The tasks of a job that runs or was among the last [`limit::GRAPHS_KEPT_MAX`] to end; of an older one, its root.
-    ///
-    /// # Errors
-    /// `not-found` / `invocation`.
-    pub async fn graph(&self, job: JobId) -> Result<GraphView, Error> {
-        self.ask(|reply| Request::Graph { job, reply }).await
-    }
-
-    /// How a partition was made.
-    ///
-    /// # Errors
-    /// `not-found` / `partition`: unknown, or its job has ended and is not among the last to do so.
-    pub async fn lineage(&self, partition: PartitionId) -> Result<LineageView, Error> {
-        self.ask(|reply| Request::Lineage { partition, reply }).await
     }
 
     /// A partition's length and bytes: of a live job, or an output of an ended one.
@@ -351,7 +340,7 @@ impl Owner {
         *self.shared.ended.borrow()
     }
 
-    async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Error> {
+    pub(super) async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
         self.requests.send(request(reply)).await.map_err(|_| self.shared.closed())?;
         answer.await.map_err(|_| self.shared.closed())?

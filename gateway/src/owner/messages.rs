@@ -11,7 +11,7 @@ use fanfold_protocol::{
     link::Held,
     message::{FromExecutor, Offer, ToExecutor, Usage},
     record::Accepted,
-    rest::{DeadLetterView, GraphView, JobView, LineageView, Page},
+    rest::{ClusterView, DeadLetterView, GraphView, JobView, LineageView, Page},
     value::Output,
 };
 use tokio::sync::{mpsc, oneshot, watch};
@@ -80,6 +80,8 @@ pub struct ExecutorLink {
     pub offer: Offer,
     /// Partitions of this shard's jobs that it has from before this link.
     pub held: Vec<Held>,
+    /// What operators call it.
+    pub name: String,
     /// Where other executors reach it, as `host:port`; `None`: nowhere, it is the only one.
     pub peer: Option<String>,
     /// Messages to it; [`fanfold_protocol::limit::MESSAGE_QUEUE_MAX`] is a good capacity.
@@ -195,6 +197,19 @@ pub(super) enum LogsFound {
     Stored,
 }
 
+/// The tasks of a job: in memory, or in the store.
+pub(super) enum GraphFound {
+    Here(Arc<GraphView>),
+    /// With what its end tells of it, for a job of one task and one whose graph is lost.
+    Stored(JobId, GraphView),
+}
+
+/// How a partition was made, or the job whose graph tells.
+pub(super) enum LineageFound {
+    Here(Box<LineageView>),
+    Past(GraphFound),
+}
+
 pub(super) enum Request {
     Accept {
         submission: Box<Submission>,
@@ -218,6 +233,8 @@ pub(super) enum Request {
     },
     Logs {
         job: JobId,
+        /// How many bytes of them the caller has.
+        from: usize,
         reply: Reply<LogsFound>,
     },
     Cancel {
@@ -232,11 +249,13 @@ pub(super) enum Request {
     },
     Graph {
         job: JobId,
-        reply: Reply<GraphView>,
+        reply: Reply<GraphFound>,
     },
     Lineage {
         partition: PartitionId,
-        reply: Reply<LineageView>,
+        /// Its job, if the caller knows.
+        job: Option<JobId>,
+        reply: Reply<LineageFound>,
     },
     Partition {
         partition: PartitionId,
@@ -264,6 +283,9 @@ pub(super) enum Request {
     },
     Metrics {
         reply: Reply<Metrics>,
+    },
+    Cluster {
+        reply: Reply<ClusterView>,
     },
     /// An executor came.
     Join(Box<ExecutorLink>),

@@ -73,11 +73,10 @@ impl Follow {
         while !self.ended {
             // First the state, then the log: a job seen as ended has all its lines.
             self.ended = self.views.borrow_and_update().state.ended();
-            let lines = self.shared.owner(self.id.shard())?.logs(self.id).await?;
-            if lines.len() > self.sent {
-                let new = lines.slice(self.sent..);
-                self.sent = lines.len();
-                return Ok(Some(new));
+            let lines = self.shared.owner(self.id.shard())?.logs(self.id, self.sent).await?;
+            if !lines.is_empty() {
+                self.sent += lines.len();
+                return Ok(Some(lines));
             }
             if !self.ended && changed(&self.shared, &mut self.views).await.is_none() {
                 return if self.shared.draining.has_begun() { Err(Draining::error()) } else { Ok(None) };

@@ -17,7 +17,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use super::{
     Answer, Gateway,
     extract::{Paging, Params, Segments},
-    follow,
+    follow, mirrored,
 };
 use crate::idempotency::{self, once_json};
 
@@ -56,8 +56,8 @@ pub(super) async fn status(
 ) -> Answer<Json<JobView>> {
     let id: JobId = id.parse()?;
     Ok(Json(match wait {
-        Some(time) => follow::wait(&shared, id, duration(&time)?).await?,
-        None => shared.owner(id.shard())?.view(id).await?,
+        Some(time) if shared.owner(id.shard()).is_ok() => follow::wait(&shared, id, duration(&time)?).await?,
+        _ => mirrored::view(&shared, id).await?,
     }))
 }
 
@@ -74,7 +74,7 @@ pub(super) async fn status(
 )]
 pub(super) async fn output(State(shared): Gateway, Segments(id): Segments<String>) -> Answer<Response> {
     let id: JobId = id.parse()?;
-    let (kind, bytes, body) = shared.owner(id.shard())?.output(id).await?;
+    let (kind, bytes, body) = mirrored::output(&shared, id).await?;
     let kind = HeaderValue::from_static(kind);
     let headers = [(header::CONTENT_TYPE, kind), (header::CONTENT_LENGTH, HeaderValue::from(bytes))];
     Ok((headers, Body::new(body)).into_response())
@@ -111,7 +111,7 @@ pub(super) async fn logs(
             let views = shared.owner(id.shard())?.watch(id).await?;
             Body::from_stream(follow::logs(shared, id, views))
         }
-        None => Body::from(shared.owner(id.shard())?.logs(id).await?),
+        None => Body::from(shared.owner(id.shard())?.logs(id, 0).await?),
     };
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response())
 }

@@ -18,7 +18,7 @@ use http::{HeaderMap, HeaderName, Method, Uri};
 use super::{
     Answer, Gateway,
     extract::{Paging, Params, Segments, Whole, json, text},
-    follow,
+    follow, mirrored,
 };
 use crate::{direct, idempotency, owner::NewJob};
 
@@ -81,8 +81,7 @@ pub(super) async fn list(
     responses((status = 200, body = JobView), (status = 404, body = Problem)),
 )]
 pub(super) async fn status(State(shared): Gateway, Segments(id): Segments<String>) -> Answer<Json<JobView>> {
-    let id: JobId = id.parse()?;
-    Ok(Json(shared.owner(id.shard())?.view(id).await?))
+    Ok(Json(mirrored::view(&shared, id.parse()?).await?))
 }
 
 /// A job's state now and at every change, as server-sent events `job`, until it has ended.
@@ -111,7 +110,7 @@ pub(super) async fn events(
 )]
 pub(super) async fn graph(State(shared): Gateway, Segments(id): Segments<String>) -> Answer<Json<GraphView>> {
     let id: JobId = id.parse()?;
-    Ok(Json(shared.owner(id.shard())?.graph(id).await?))
+    Ok(Json(mirrored::graph(&shared, id).await?.as_ref().clone()))
 }
 
 /// What a job has cost until now, by the gateway's price list.

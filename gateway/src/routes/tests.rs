@@ -336,6 +336,7 @@ async fn the_document_names_every_route() {
         ("/v1/jobs", vec!["get", "post"]),
         ("/v1/jobs/{id}/events", vec!["get"]),
         ("/v1/partitions/{id}/lineage", vec!["get"]),
+        ("/v1/executors", vec!["get"]),
         ("/v1/objects/{key}", vec!["delete", "get", "head", "put"]),
         ("/v1/dead-letters/{id}/retry", vec!["post"]),
         ("/metrics", vec!["get"]),

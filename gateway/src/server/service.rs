@@ -3,8 +3,8 @@
 
 use std::{convert::Infallible, sync::Arc};
 
-use fanfold_protocol::{Error, link::ShardTag};
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use fanfold_protocol::{Code, Error, link::ShardTag};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body as _;
 use hyper::{
     body::Incoming,
@@ -71,14 +71,19 @@ fn admit(flight: &InFlight, request: &Request<Incoming>) -> Result<(), Error> {
     }
 }
 
-/// Lets the gateway answer that owns the shard.
+/// Lets the gateway answer that owns the shard. While it is away, this one answers questions as far as it can: see
+/// [`crate::Mirror`].
 async fn pass_on(flight: InFlight, shard: ShardTag, request: Request<Incoming>) -> Response<Outbound> {
+    let asks = flight.mirror.is_some() && *request.method() == Method::GET;
+    let away = |error: &Error| asks && error.code == Code::Unreachable;
     let to = match forward::owner(&flight, shard).await {
         Ok(Some(to)) => to,
         Ok(None) => return route_on(flight, request).await,
+        Err(error) if away(&error) => return route_on(flight, request).await,
         Err(error) => return problem::response(&error),
     };
     let (parts, incoming) = request.into_parts();
+    let question = asks.then(|| parts.clone());
     let bounds = Bounds { bytes: u64::MAX, idle: flight.config.body_timeout };
     let answered = match body::bounded(incoming, bounds) {
         Ok((body, fault)) => {
@@ -87,9 +92,12 @@ async fn pass_on(flight: InFlight, shard: ShardTag, request: Request<Incoming>) 
         }
         Err(error) => Err(error),
     };
-    match answered {
-        Ok(response) => response.map(|body| Outbound::Routed { body, _flight: flight }),
-        Err(error) => problem::response(&error),
+    match (answered, question) {
+        (Ok(response), _) => response.map(|body| Outbound::Routed { body, _flight: flight }),
+        (Err(error), Some(parts)) if away(&error) => {
+            hand_over(flight, Request::from_parts(parts, axum::body::Body::empty())).await
+        }
+        (Err(error), _) => problem::response(&error),
     }
 }
 
@@ -104,6 +112,10 @@ async fn route_on(flight: InFlight, request: Request<Incoming>) -> Response<Outb
         Ok((body, _fault)) => axum::body::Body::new(body),
         Err(error) => return problem::response(&error),
     };
-    let Ok(response) = flight.router().call(Request::from_parts(parts, body)).await;
+    hand_over(flight, Request::from_parts(parts, body)).await
+}
+
+async fn hand_over(flight: InFlight, request: Request<axum::body::Body>) -> Response<Outbound> {
+    let Ok(response) = flight.router().call(request).await;
     response.map(|body| Outbound::Routed { body, _flight: flight })
 }

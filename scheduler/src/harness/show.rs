@@ -30,6 +30,11 @@ impl World {
                 format!("end {} {result}", self.names[&TaskId::root(end.job)])
             }
             Command::Free(keys) => format!("free store {}", self.keys(&keys)),
+            Command::Memoise { key, outputs } => {
+                let shown: Vec<String> = outputs.iter().map(|output| self.output(output)).collect();
+                self.memoised = Some((key, outputs));
+                format!("memoise {}", shown.join(" "))
+            }
             Command::Stalled { job, reason } => {
                 format!("stalled {}: {reason}", self.names[&TaskId::root(job)])
             }

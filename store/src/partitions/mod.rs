@@ -135,6 +135,17 @@ impl Partitions {
         Ok(bytes.slice(from..from + (range.end - range.start) as usize))
     }
 
+    /// Copies a partition's data to another key, durably, without reading it where the store can do that.
+    ///
+    /// # Errors
+    /// `not-found` / `partition`; `platform`.
+    pub async fn copy(&self, from: StoredKey, to: StoredKey) -> Result<(), Error> {
+        match self.backend.copy(&paths::partition(from), &paths::partition(to)).await? {
+            true => Ok(()),
+            false => Err(no_partition(from)),
+        }
+    }
+
     /// Removes partitions; those that are not there are no error.
     ///
     /// # Errors

@@ -203,5 +203,6 @@ fn spec(
         deadline_at_ms: None,
         deterministic: text.deterministic,
         durability: if parent.is_none() { Durability::Lazy } else { text.durability },
+        memo: false,
     }
 }

@@ -303,6 +303,8 @@ impl Run {
                     self.world.remove(key);
                 }
             }
+            // No simulated call asks for it.
+            Command::Memoise { key, .. } => self.world.violation(format!("{key} was to be memoised")),
             Command::Stalled { reason, .. } => self.world.violation(format!("stalled: {reason}")),
         }
     }

@@ -55,7 +55,7 @@ impl Bed {
         let (stop_changes, stopped) = oneshot::channel();
         let changes = tokio::spawn(changes.run(stopped));
         let (script, link) = Script::start(&store, journal.epoch(), capacity);
-        let config = Config { drain: Duration::from_secs(2), shard: ShardTag::of("test") };
+        let config = Config { drain: Duration::from_secs(2), shard: ShardTag::of("test"), mirror: None };
         let owner = Owner::start(config, store.clone(), journal.clone(), registry.clone(), state, vec![link])
             .await
             .unwrap();

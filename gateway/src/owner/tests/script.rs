@@ -62,7 +62,7 @@ impl Script {
             gpu: 0,
             custom: Custom::new(),
         };
-        (script, ExecutorLink { offer, held: Vec::new(), peer: None, to, from })
+        (script, ExecutorLink { offer, held: Vec::new(), name: "script".to_owned(), peer: None, to, from })
     }
 
     pub fn runs(&self) -> Vec<Assignment> {
