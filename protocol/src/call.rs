@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, ExecutorId, PartitionId, TaskId, value::Value};
+use crate::{Digest, ExecutorId, PartitionId, TaskId, custom::Custom, value::Value};
 
 /// What a driver asks for with `submit` or `generate`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -30,6 +30,8 @@ pub struct Options {
     pub memory: Option<u64>,
     /// GPUs.
     pub gpu: Option<u32>,
+    /// Custom resources: these amounts instead of the manifest's of the same name.
+    pub custom: Custom,
     /// Where to run.
     pub placement: Placement,
     /// Attempts in all.
@@ -100,6 +102,9 @@ pub struct TaskSpec {
     pub memory_max: u64,
     /// GPUs.
     pub gpu: u32,
+    /// Custom resources.
+    #[serde(default)]
+    pub custom: Custom,
     /// Where to run.
     pub placement: Placement,
     /// Attempts in all.

@@ -150,13 +150,21 @@ pub const OBJECT_KEY_BYTES_MAX: usize = 1024;
 pub const FUNCTION_OBJECT_BYTES_MAX: usize = 64 << 20;
 /// Objects on one page of a listing.
 pub const LIST_PAGE_MAX: usize = 1000;
+/// Partitions that one message has an executor fetch at once: enough to keep a connection busy while another one waits.
+pub const PREFETCHES_MAX: usize = 4;
 /// Partitions that are uploaded at once by one executor.
 pub const UPLOADS_MAX: usize = 4;
+/// Partitions that one executor writes to its disk at once: two keep a disk busy, more would move more than is needed.
+pub const SPILLS_MAX: usize = 2;
 /// How long a lazily stored partition waits for its upload: most temporaries of a job are freed before.
 pub const LAZY_UPLOAD_DELAY_MS: u64 = 3_000;
 const _: () = assert!(SEGMENT_BYTES_MAX <= JOURNAL_QUEUE_BYTES_MAX);
 
 // What the gateway keeps or takes, beside the above.
+
+/// Names of custom resources that an owner tells apart; a handful describes a cluster, and each costs every task four
+/// bytes.
+pub const CUSTOM_RESOURCES_MAX: usize = 8;
 
 /// Changes of functions and aliases that wait for the journal; a further one waits at the door.
 pub const REGISTRY_CHANGES_MAX: usize = 64;

@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::{
     AttemptId, Digest, Error, ExecutorId, JobId, PartitionId, TaskId,
     call::{Call, Durability},
+    custom::Custom,
     link::Peer,
-    value::{Output, StoredKey, Value},
+    value::{Output, Stored, StoredKey, Value},
 };
 
 /// An attempt to run.
@@ -123,6 +124,9 @@ pub enum ToExecutor {
     },
     /// Nothing refers to these any more: drop every copy, also in the object store.
     Free(Vec<StoredKey>),
+    /// A task that will run here soon reads these, which are elsewhere: fetch them while there is time. No answer, and no
+    /// harm if it is not done.
+    Prefetch(Vec<Stored>),
     /// Other executors came, went or moved.
     Peers(Vec<Peer>),
 }
@@ -250,4 +254,7 @@ pub struct Offer {
     pub memory: u64,
     /// GPUs.
     pub gpu: u32,
+    /// Custom resources.
+    #[serde(default)]
+    pub custom: Custom,
 }

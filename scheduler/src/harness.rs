@@ -12,6 +12,7 @@ use bytes::Bytes;
 use fanfold_protocol::{
     AttemptId, Code, Digest, Error, ExecutorId, JobId, Kind, PartitionId, TaskId,
     call::{Durability, Placement, TaskSpec},
+    custom::Custom,
     link::Held,
     message::{FromExecutor, Offer, Usage},
     record::Record,
@@ -289,6 +290,7 @@ impl World {
             memory,
             memory_max: option(rest, "max").map_or(memory, |max: u64| max * MIB),
             gpu: option(rest, "gpu").unwrap_or(0),
+            custom: custom(rest),
             placement: self.placement(rest),
             attempts: option(rest, "attempts").unwrap_or(3),
             backoff_ms: 1000,
@@ -389,7 +391,14 @@ fn offer(rest: &[&str]) -> Offer {
         cpu_millis: option(rest, "cpu").map_or(1000, |cpu: u32| cpu * 1000),
         memory: option(rest, "mem").unwrap_or(1000) * MIB,
         gpu: option(rest, "gpu").unwrap_or(0),
+        custom: custom(rest),
     }
+}
+
+/// `seats=N` and `tapes=N`.
+fn custom(rest: &[&str]) -> Custom {
+    let named = |name: &str| Some((name.to_owned(), option(rest, name)?));
+    ["seats", "tapes"].into_iter().filter_map(named).collect()
 }
 
 fn option<T: std::str::FromStr>(words: &[&str], key: &str) -> Option<T> {

@@ -23,6 +23,7 @@ mod replay;
 mod submit;
 mod ready;
 mod placement;
+mod ahead;
 mod running;
 
 // What attempts ask and make.

@@ -9,7 +9,6 @@ use fanfold_protocol::{
 
 use crate::{
     Scheduler,
-    executor::Resources,
     interest::Resolved,
     placement::needed_args,
     ready::Ready,
@@ -20,9 +19,8 @@ use crate::{
 impl Scheduler {
     /// Starts an attempt of a queued task on an executor with room for it.
     pub(crate) fn start(&mut self, ix: TaskIx, executor: ExecutorIx) {
-        let Some(spec) = &self.tasks[ix].spec else { return };
-        let memo = spec.memo;
-        let charge = Resources { cpu_millis: spec.cpu_millis, memory: self.tasks[ix].memory, gpu: spec.gpu };
+        let Some(charge) = self.needs_of(ix) else { return };
+        let memo = self.tasks[ix].spec.as_ref().is_some_and(|spec| spec.memo);
         self.pool.start(executor, &charge);
         let task = &mut self.tasks[ix];
         let again = task.attempt > 0;

@@ -24,10 +24,12 @@ mod requests;
 mod root;
 mod s3;
 pub mod shared_log;
+mod upload;
 mod url;
 #[cfg(feature = "test-support")]
 pub mod testing;
 
+pub use directory::read::read_at;
 pub use journal::{Clock, Journal};
 pub use members::Members;
 pub use mirror::Mirror;

@@ -73,7 +73,7 @@ pub fn run(args: &Args, out: Output) -> Result<(), Failure> {
     args.common.check()?;
     // Unique without asking anybody: two of 63 random bits meet once in a very long time.
     let id = ExecutorId(rand::random::<u64>() >> 1);
-    let config = args.capacity.executor(id)?;
+    let config = args.capacity.executor(id, std::env::temp_dir())?;
     up::start_log(&args.common.log)?;
     up::raise_open_files();
     let runtime = runtime("executor")?;

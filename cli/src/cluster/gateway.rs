@@ -47,7 +47,7 @@ pub struct Args {
     advertise: Option<String>,
     /// Where other gateways reach this one, as http://HOST:PORT [default: --listen]
     #[arg(long)]
-    url: Option<String>,
+    advertise_url: Option<String>,
     #[command(flatten)]
     access: Access,
 }
@@ -105,11 +105,11 @@ async fn start(args: &Args, token: Option<String>, out: Output) -> Result<Gatewa
     let peer = gateway.listen(args.peer, executors).await.map_err(not_started)?;
     let peer = advertised(args.advertise.as_ref(), peer, "--advertise HOST:PORT")?;
     let here = gateway.local_addr();
-    let url = match &args.url {
+    let url = match &args.advertise_url {
         Some(url) => url.trim_end_matches('/').to_owned(),
         // Alone, nobody needs to reach it but its clients, who know where it is.
         None if args.common.redis.is_none() => format!("http://{here}"),
-        None => format!("http://{}", advertised(None, here, "--url http://HOST:PORT")?),
+        None => format!("http://{}", advertised(None, here, "--advertise-url http://HOST:PORT")?),
     };
     gateway.join(url.clone(), peer.clone());
     let told = json!({ "url": url, "peer": peer, "name": args.name, "pid": std::process::id() });

@@ -23,8 +23,8 @@ use std::{
 use fanfold_protocol::{
     AttemptId, Code, Error, Kind, limit,
     link::{Held, ShardTag},
-    message::{FromExecutor, ToExecutor},
-    value::StoredKey,
+    message::{Assignment, FromExecutor, ToExecutor},
+    value::{Output, Stored, StoredKey},
 };
 use tokio::{
     runtime::{Handle, Runtime},
@@ -155,12 +155,13 @@ impl Worker {
             }
             ToExecutor::MayYield { attempt, below } => self.tell(attempt, |control| control.may_yield(below)),
             ToExecutor::Free(keys) => self.0.shared.tasks.cache.free(&keys),
+            ToExecutor::Prefetch(wanted) => self.prefetch(wanted),
             ToExecutor::Peers(peers) => self.0.shared.tasks.cache.peers().update(peers),
         }
         Ok(())
     }
 
-    fn run(&self, session: &Arc<Channel>, assignment: fanfold_protocol::message::Assignment) {
+    fn run(&self, session: &Arc<Channel>, assignment: Assignment) {
         let received = Instant::now();
         let attempt = assignment.attempt;
         let control = Arc::new(Control::default());
@@ -174,8 +175,19 @@ impl Worker {
             tracing::error!(?attempt, "an attempt was assigned twice");
             return;
         }
+        // While the instance is made. Several inputs are fetched at once, where the guest opens them one by one.
+        self.prefetch(inputs(&assignment).cloned().collect());
         let run = attempt::run(self.0.clone(), session.clone(), assignment, control, received);
         self.0.attempts.spawn_on(run, &self.0.threads);
+    }
+
+    /// Fetches what will be read.
+    fn prefetch(&self, wanted: Vec<Stored>) {
+        let env = &self.0.shared.tasks;
+        let wanted = env.cache.not_here(wanted);
+        if !wanted.is_empty() {
+            env.reads.spawn_on(env.cache.clone().prefetch(wanted), &self.0.threads);
+        }
     }
 
     /// Tells a running attempt something; what is for another one is late and dropped.
@@ -263,6 +275,14 @@ impl Drop for Inner {
             runtime.shutdown_background();
         }
     }
+}
+
+/// Partitions among the arguments.
+fn inputs(assignment: &Assignment) -> impl Iterator<Item = &Stored> {
+    assignment.args.iter().filter_map(|arg| match &arg.output {
+        Some(Output::Stored(stored)) => Some(stored),
+        _ => None,
+    })
 }
 
 fn draining() -> Error {

@@ -100,12 +100,15 @@ impl Target {
 mod tests {
     use super::*;
 
+    fn offer(executor: ExecutorId) -> Offer {
+        Offer { executor, cpu_millis: 1000, memory: 1, gpu: 0, custom: Default::default() }
+    }
+
     #[test]
     fn a_version_keeps_its_executor_until_that_is_busy() {
         let executors = Executors::default();
         for id in 1..=4 {
-            let offer = Offer { executor: ExecutorId(id), cpu_millis: 1000, memory: 1, gpu: 0 };
-            executors.add(&offer, format!("e{id}:1"));
+            executors.add(&offer(ExecutorId(id)), format!("e{id}:1"));
         }
         let version = Digest::of(b"f");
         let chosen = |passed_over: &[ExecutorId]| executors.choose(version, passed_over).unwrap();
@@ -119,8 +122,7 @@ mod tests {
         let of = |n: u8| executors.choose(Digest::of(&[n]), &[]).unwrap().executor;
         let spread: std::collections::BTreeSet<_> = (0..100).map(of).collect();
         assert_eq!(spread.len(), 4, "versions are spread");
-        let offer = Offer { executor: first.executor, cpu_millis: 1000, memory: 1, gpu: 0 };
-        let again = executors.add(&offer, first.peer.clone());
+        let again = executors.add(&offer(first.executor), first.peer.clone());
         executors.remove(&again);
         assert_eq!(chosen(&[]).executor, first.executor, "one of its two links is left");
         executors.remove(&first);

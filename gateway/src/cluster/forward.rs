@@ -239,3 +239,28 @@ fn not_reached(name: &str, error: &hyper_util::client::legacy::Error) -> Error {
     let why = format!("gateway `{name}`, which has what was asked for, is not reached: {error}; ask again");
     Error::new(Kind::Overloaded, Code::Unreachable, why).retryable(true)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_name_the_shard_of_their_job() {
+        let shard = ShardTag(0xbeef);
+        let job = JobId::new(1, shard, [0; 8]);
+        let partition = PartitionId { task: fanfold_protocol::TaskId::root(job).child(3), output: 0 };
+        for path in [
+            format!("/v1/invocations/{job}"),
+            format!("/v1/invocations/{job}/output"),
+            format!("/v1/jobs/{job}/events"),
+            format!("/v1/dead-letters/{job}/retry"),
+            format!("/v1/partitions/{partition}"),
+            format!("/v1/partitions/{partition}/lineage"),
+        ] {
+            assert_eq!(named(&path), Some(shard), "{path}");
+        }
+        for path in ["/v1/jobs", "/v1/jobs/", "/v1/jobs/x", "/v1/functions/echo", "/function/echo", "/", ""] {
+            assert_eq!(named(path), None, "{path}");
+        }
+    }
+}

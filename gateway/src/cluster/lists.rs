@@ -87,3 +87,33 @@ fn merged<T: Entry>(pages: Vec<Page<T>>, limit: usize) -> Page<T> {
     let next = items.last().filter(|_| more).map(|last| last.id().to_string());
     Page { items, next }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(serde::Deserialize, PartialEq, Debug)]
+    struct Item(u128);
+
+    impl Entry for Item {
+        fn id(&self) -> JobId {
+            JobId(uuid::Uuid::from_u128(self.0))
+        }
+    }
+
+    #[test]
+    fn a_page_is_the_newest_of_all_and_says_where_to_go_on() {
+        let page = |ids: &[u128], more: bool| Page {
+            items: ids.iter().copied().map(Item).collect(),
+            next: more.then(String::new),
+        };
+        let id = |n: u128| Some(Item(n).id().to_string());
+        let whole = merged(vec![page(&[9, 5, 1], false), page(&[8, 7, 6], true)], 3);
+        assert_eq!((whole.items, whole.next), (vec![Item(9), Item(8), Item(7)], id(7)));
+        let short = merged(vec![page(&[2], false), page(&[3], false)], 3);
+        assert_eq!((short.items, short.next), (vec![Item(3), Item(2)], None));
+        // One owner has more than it could send, and nothing of it may be skipped.
+        let cut = merged(vec![page(&[4, 3, 2], true), page(&[], false)], 3);
+        assert_eq!((cut.items.len(), cut.next), (3, id(2)));
+    }
+}

@@ -75,6 +75,11 @@ impl World {
                 held.retain(|key, _| !keys.contains(key));
                 format!("free {executor} {}", self.keys(&keys))
             }
+            ToExecutor::Prefetch(wanted) => {
+                let wanted: Vec<_> =
+                    wanted.iter().map(|stored| self.part_name(stored.key.partition)).collect();
+                format!("prefetch {executor} {}", wanted.join(" "))
+            }
             ToExecutor::Peers(_) => format!("peers {executor}"),
         }
     }

@@ -24,6 +24,7 @@ impl Default for Options {
             cpu_millis: None,
             memory: None,
             gpu: None,
+            custom: Vec::new(),
             placement: Placement::Local,
             attempts: None,
             deadline_ms: None,
@@ -173,6 +174,11 @@ impl<R> Call<R> {
     /// GPUs.
     pub fn gpu(self, count: u32) -> Self {
         self.with(|o| o.gpu = Some(count))
+    }
+
+    /// A custom resource: so many of what operators have named so.
+    pub fn resource(self, name: &str, count: u32) -> Self {
+        self.with(|o| o.custom.push(raw::Amount { name: name.to_owned(), count }))
     }
 
     /// Where to run.

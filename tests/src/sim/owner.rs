@@ -195,6 +195,7 @@ fn spec(
         memory: text.memory,
         memory_max: text.memory_max,
         gpu: 0,
+        custom: Default::default(),
         placement,
         attempts: 3,
         backoff_ms: 100,

@@ -212,7 +212,7 @@ impl Run {
                     machine.send_finished(Err(error), &mut self.world);
                 }
             }
-            ToExecutor::Free(_) | ToExecutor::Peers(_) => {}
+            ToExecutor::Free(_) | ToExecutor::Prefetch(_) | ToExecutor::Peers(_) => {}
             ToExecutor::Woken { attempt, .. }
             | ToExecutor::Next { attempt, .. }
             | ToExecutor::MayYield { attempt, .. } => self.resume(executor, attempt, Some(message)),

@@ -250,6 +250,9 @@ impl Show<'_> {
                 format!("{} may yield {below}", self.attempt(*attempt))
             }
             ToExecutor::Free(keys) => format!("free {}", self.keys(keys)),
+            ToExecutor::Prefetch(wanted) => {
+                format!("prefetch {}", self.keys(&wanted.iter().map(|stored| stored.key).collect::<Vec<_>>()))
+            }
             ToExecutor::Peers(peers) => format!("peers {peers:?}"),
         }
     }
