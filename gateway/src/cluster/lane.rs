@@ -174,7 +174,7 @@ impl HttpBody for Unsent {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.bytes.clone()
+        self.bytes
     }
 }
 
