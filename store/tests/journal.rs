@@ -24,6 +24,7 @@ conformance!(
     a_crash_between_checkpoint_and_segments_loses_nothing,
     superfluous_segments_go_after_their_time,
     a_silent_owner_asks_for_its_epoch,
+    an_opening_that_was_paused_is_a_silence,
     damage_is_named_and_refused,
     a_damaged_checkpoint_costs_nothing,
     a_missing_segment_is_noticed,
@@ -186,6 +187,27 @@ async fn a_silent_owner_asks_for_its_epoch(store: Store) {
     alone.append(record(1)).await.unwrap();
     alone.append(record(2)).await.unwrap();
     assert_eq!(store.requests().list, lists + 1, "asked once after the silence, and not again");
+}
+
+/// Options whose clock jumps after it was read once, as if the process had been stopped after it claimed its epoch.
+fn paused(ms: u64) -> Options {
+    let reads = AtomicU64::new(0);
+    let real = || std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
+    let clock = Clock::from_fn(move || real() + if reads.fetch_add(1, SeqCst) == 0 { 0 } else { ms });
+    Options { clock, ..Options::default() }
+}
+
+async fn an_opening_that_was_paused_is_a_silence(store: Store) {
+    let (stale, _) = Journal::open_with(&store, "a", paused(limit::EPOCH_TRUSTED_MS + 1)).await.unwrap();
+    let (new, _) = Journal::open(&store, "a").await.unwrap();
+    // The successor's fence has been collected, and so might what came before the stale one's own have been.
+    let last = testing::paths(&store, "log/a").await.pop().unwrap();
+    testing::remove_raw(&store, &last).await.unwrap();
+    assert_eq!(stale.append(record(1)).await.unwrap_err().code, Code::Fenced);
+    drop(new);
+
+    let refused = Journal::open_with(&store, "b", paused(limit::SEGMENT_KEPT_MS)).await.unwrap_err();
+    assert!(refused.to_string().contains("start again"), "{refused}");
 }
 
 async fn damage_is_named_and_refused(store: Store) {

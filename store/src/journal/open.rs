@@ -3,9 +3,13 @@
 //! The order matters. The epoch comes first, so that a stale owner that asks for it learns that it is one. Replaying
 //! and fencing repeat until the fence is in: what a stale owner wrote before that is part of the journal and was
 //! acknowledged; what it tries to write after it meets the fence.
+//!
+//! An opening may itself be paused for a day, between reading and fencing. Then others have gone on, and what they wrote
+//! may have been collected, so that the fence finds its number free. An opening that took long enough for that is given up;
+//! one that took longer than an epoch is trusted counts as a silence, and the first write is followed by the question.
 
 use bytes::Bytes;
-use fanfold_protocol::{Error, record::Record};
+use fanfold_protocol::{Code, Error, Kind as ErrorKind, record::Record};
 use futures::{StreamExt as _, stream};
 use object_store::path::Path;
 use uuid::Uuid;
@@ -30,6 +34,8 @@ pub(super) struct Opened {
     /// Segments read, the checkpoint's not counted, and their bytes.
     pub(super) segments: u64,
     pub(super) bytes: u64,
+    /// When the epoch was claimed.
+    pub(super) began_ms: u64,
 }
 
 pub(super) async fn open(backend: Backend, name: &str, options: Options) -> Result<Opened, Error> {
@@ -38,13 +44,30 @@ pub(super) async fn open(backend: Backend, name: &str, options: Options) -> Resu
         return Err(Error::invalid(format!("`{}` is not a shard's name", name.escape_debug())));
     }
     let writer = Uuid::now_v7();
+    let began_ms = options.clock.now_ms();
     let epoch = claim(&backend, name, writer).await?;
     let shard = Shard { backend, name: name.to_owned(), epoch, writer, options };
     let mut replay = Replay { shard: &shard, next: 1, records: Vec::new(), epoch: 0, segments: 0, bytes: 0 };
     replay.load_checkpoint().await?;
     while !replay.reach_tail().await? || !replay.fence().await? {}
     let Replay { next, records, segments, bytes, .. } = replay;
-    Ok(Opened { next, records, segments, bytes, shard })
+    in_time(&shard, began_ms)?;
+    Ok(Opened { next, records, segments, bytes, shard, began_ms })
+}
+
+/// Whether nothing that was there when the opening began can have been collected before it ended.
+fn in_time(shard: &Shard, began_ms: u64) -> Result<(), Error> {
+    let Options { clock, segment_kept_ms, .. } = &shard.options;
+    let took_ms = clock.now_ms().saturating_sub(began_ms);
+    if took_ms < segment_kept_ms / 2 {
+        return Ok(());
+    }
+    let message = format!(
+        "reading the journal `{}` took {} minutes, in which parts of it may have been replaced; start again",
+        shard.name,
+        took_ms / 60_000
+    );
+    Err(Error::new(ErrorKind::Platform, Code::Storage, message))
 }
 
 /// Creates the next epoch's object.

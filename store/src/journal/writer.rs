@@ -64,7 +64,7 @@ pub(super) struct Writer {
     state: Arc<State>,
     /// Number of the next segment.
     next: u64,
-    /// When the last segment was written.
+    /// When the last segment was written; at first, when the epoch was claimed.
     wrote_at_ms: u64,
     /// When the next one may be begun.
     due: Option<Instant>,
@@ -84,7 +84,7 @@ impl Writer {
         state.segments.store(opened.segments + 1, Relaxed);
         state.bytes.store(opened.bytes, Relaxed);
         Self {
-            wrote_at_ms: opened.shard.options.clock.now_ms(),
+            wrote_at_ms: opened.began_ms,
             shard: opened.shard,
             next: opened.next,
             messages,
