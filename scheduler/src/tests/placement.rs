@@ -363,12 +363,12 @@ fn custom_resources_are_counted_on_each_executor() {
         call b/0 tapes=2
         wait b 0 b/0.0
         done a 'x'
+        > end a 'x'
         > run b/0#1 on e2 mem=100
-        > ended a 'x'
         done b/0 'y'
-        > woke b
+        > woken b 0: 0='y'
         done b 'z'
-        > ended b 'z'
+        > end b 'z'
         > run c#1 on e1 mem=100
         ",
     );
