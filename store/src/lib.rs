@@ -12,6 +12,7 @@ mod backend;
 mod blobs;
 mod directory;
 mod errors;
+pub mod failpoint;
 pub mod members;
 pub mod journal;
 pub mod objects;
@@ -25,6 +26,7 @@ mod url;
 #[cfg(feature = "test-support")]
 pub mod testing;
 
+pub use failpoint::Failpoint;
 pub use journal::{Clock, Journal};
 pub use members::Members;
 pub use objects::Objects;
