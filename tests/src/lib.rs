@@ -1,7 +1,10 @@
 //! What the whole-system tests share.
 
 pub mod cluster;
+pub mod history;
 pub mod platform;
+pub mod proxy;
 pub mod redis;
 pub mod s3;
+pub mod signal;
 pub mod sim;
