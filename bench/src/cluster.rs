@@ -15,8 +15,10 @@ use crate::server::{Server, binary};
 pub struct Cluster {
     /// The gateway.
     pub gateway: Server,
-    _executors: Vec<Server>,
-    _s3: Server,
+    /// The executors; removing one kills it.
+    pub executors: Vec<Server>,
+    s3: Server,
+    redis_url: String,
     _redis: Redis,
 }
 
@@ -64,31 +66,40 @@ impl Cluster {
         s3.args(["--bucket", "fanfold", "--dir"]).arg(dir).stdin(Stdio::piped());
         let s3 =
             Server::start(s3.stdout(Stdio::piped()), |child| child.stdout.take().map(crate::server::boxed))?;
-        let role = |role: &str, args: &[&str]| -> Result<Server> {
-            let mut command = Command::new(binary()?);
-            command.args([
-                role,
-                "--json",
-                "--store",
-                "s3://fanfold/bench",
-                "--redis",
-                &redis_url,
-                "--log",
-                "error",
-            ]);
-            command.args(args).stdout(Stdio::piped()).envs([
-                ("AWS_ENDPOINT_URL", format!("http://{}", s3.address)),
-                ("AWS_REGION", "us-east-1".to_owned()),
-                ("AWS_ACCESS_KEY_ID", "fanfold-tests".to_owned()),
-                ("AWS_SECRET_ACCESS_KEY", "not-a-secret".to_owned()),
-            ]);
-            Server::start(&mut command, |child| child.stdout.take().map(crate::server::boxed))
-        };
-        let gateway = role("gateway", &["--listen", "127.0.0.1:0", "--peer", "127.0.0.1:0"])?;
-        let executors = (0..executors).map(|_| role("executor", &["--slots", "1", "--memory", "1GiB"]));
+        let gateway = role(&s3, &redis_url, "gateway", &GATEWAY)?;
+        let executors = (0..executors).map(|_| role(&s3, &redis_url, "executor", &EXECUTOR));
         let executors = executors.collect::<Result<_>>()?;
-        Ok(Self { gateway, _executors: executors, _s3: s3, _redis: redis })
+        Ok(Self { gateway, executors, s3, redis_url, _redis: redis })
     }
+
+    /// Another executor.
+    pub fn add_executor(&mut self) -> Result<()> {
+        self.executors.push(role(&self.s3, &self.redis_url, "executor", &EXECUTOR)?);
+        Ok(())
+    }
+
+    /// `kill -9` of the gateway, and at once another one under its name. The URL is another one.
+    pub fn replace_gateway(&mut self) -> Result<()> {
+        self.gateway.kill()?;
+        self.gateway = role(&self.s3, &self.redis_url, "gateway", &GATEWAY)?;
+        Ok(())
+    }
+}
+
+const GATEWAY: [&str; 4] = ["--listen", "127.0.0.1:0", "--peer", "127.0.0.1:0"];
+const EXECUTOR: [&str; 4] = ["--slots", "1", "--memory", "1GiB"];
+
+/// Starts a process of the cluster.
+fn role(s3: &Server, redis_url: &str, role: &str, args: &[&str]) -> Result<Server> {
+    let mut command = Command::new(binary()?);
+    command.args([role, "--json", "--store", "s3://fanfold/bench", "--redis", redis_url, "--log", "error"]);
+    command.args(args).stdout(Stdio::piped()).envs([
+        ("AWS_ENDPOINT_URL", format!("http://{}", s3.address)),
+        ("AWS_REGION", "us-east-1".to_owned()),
+        ("AWS_ACCESS_KEY_ID", "fanfold-tests".to_owned()),
+        ("AWS_SECRET_ACCESS_KEY", "not-a-secret".to_owned()),
+    ]);
+    Server::start(&mut command, |child| child.stdout.take().map(crate::server::boxed))
 }
 
 fn free_address() -> Result<SocketAddr> {

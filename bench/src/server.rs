@@ -64,6 +64,15 @@ impl Server {
     }
 }
 
+impl Server {
+    /// `kill -9`, and waits until it is gone.
+    pub fn kill(&mut self) -> Result<()> {
+        self.process.kill()?;
+        self.process.wait()?;
+        Ok(())
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();

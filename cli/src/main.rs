@@ -35,6 +35,9 @@ fn main() -> ExitCode {
         Err(error) => return args::refuse(&error),
     };
     let out = Output { json };
+    if let Err(error) = fanfold_store::failpoint::arm() {
+        return failure::Failure::platform(&error).report(json);
+    }
     let ended = match command {
         Command::Up(args) => up::run(&args, out),
         Command::Gateway(args) => cluster::gateway(&args, out),

@@ -13,6 +13,7 @@ mod blobs;
 mod cluster;
 mod directory;
 mod errors;
+pub mod failpoint;
 pub mod members;
 pub mod mirror;
 pub mod journal;
@@ -30,6 +31,7 @@ mod url;
 pub mod testing;
 
 pub use directory::read::read_at;
+pub use failpoint::Failpoint;
 pub use journal::{Clock, Journal};
 pub use members::Members;
 pub use mirror::Mirror;

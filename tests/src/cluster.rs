@@ -3,6 +3,7 @@
 use std::{
     path::Path,
     process::{Command, ExitStatus},
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -11,38 +12,76 @@ use crate::{
     s3::S3Server,
 };
 
+/// How long a test waits for what takes a second or so.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
 /// What all processes of a cluster share. Processes are started with [`Cluster::gateway`] and [`Cluster::executor`].
 pub struct Cluster {
     /// The record.
     pub s3: S3Server,
     /// Who is there.
     pub redis: Redis,
-    dir: tempfile::TempDir,
+    _dir: tempfile::TempDir,
+}
+
+/// How a process differs from the others, or how it reaches them.
+#[derive(Clone, Copy, Default)]
+pub struct Start<'a> {
+    /// Further arguments.
+    pub args: &'a [&'a str],
+    /// Further environment, such as a failpoint or another `AWS_ENDPOINT_URL`.
+    pub env: &'a [(&'a str, &'a str)],
+    /// Another address of Redis, as `host:port`.
+    pub redis: Option<&'a str>,
+    /// The address of a gateway's peer port, as `host:port`; then Redis is not asked.
+    pub gateway: Option<&'a str>,
 }
 
 impl Cluster {
     /// An S3 server and a Redis, both empty.
     pub fn start() -> Self {
+        Self::with(|_| Redis::start())
+    }
+
+    /// The same; Redis writes every change to a log, which the test can cut.
+    pub fn start_logged() -> Self {
+        Self::with(|dir| Redis::start_logged(&dir.join("redis")))
+    }
+
+    fn with(redis: impl Fn(&Path) -> Redis) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let s3 = S3Server::start(&dir.path().join("s3"), &[]);
-        Self { s3, redis: Redis::start(), dir }
+        Self { s3, redis: redis(dir.path()), _dir: dir }
     }
 
-    /// Where the S3 server keeps its files.
-    pub fn s3_dir(&self) -> std::path::PathBuf {
-        self.dir.path().join("s3")
-    }
-
-    fn command(&self, role: &str) -> Command {
+    /// The command of a process, for tests that want to run it in their own way.
+    pub fn command(&self, role: &str, name: &str, start: Start<'_>) -> Command {
         let mut command = Command::new(binary());
-        command.args([role, "--json", "--store", "s3://fanfold/test", "--redis", &self.redis.url()]);
-        command.args(["--log", "warn"]).envs(self.s3.environment());
+        command.args([role, "--json", "--store", "s3://fanfold/test", "--log", "warn", "--name", name]);
+        match start.gateway {
+            Some(gateway) => command.args(["--gateway", gateway]),
+            None => {
+                let other = start.redis.map(|address| format!("redis://{address}"));
+                command.args(["--redis", &other.unwrap_or_else(|| self.redis.url())])
+            }
+        };
+        match role {
+            "gateway" => command.args(["--listen", "127.0.0.1:0", "--peer", "127.0.0.1:0"]),
+            _ => command.args(["--slots", "1", "--memory", "1GiB"]),
+        };
+        command.args(start.args).env_remove("FANFOLD_TOKEN").env_remove("FANFOLD_REDIS");
+        command.envs(self.s3.environment()).envs(start.env.iter().copied());
         command
     }
 
     /// Starts a gateway and waits until it is ready.
     pub fn gateway(&self, name: &str) -> Platform {
-        self.try_gateway(name).unwrap_or_else(|status| panic!("the gateway ended with {status}"))
+        self.gateway_with(name, Start::default())
+    }
+
+    /// The same with something special.
+    pub fn gateway_with(&self, name: &str, start: Start<'_>) -> Platform {
+        spawn(self.command("gateway", name, start))
     }
 
     /// The same; where the process ends before it is ready, its status.
@@ -50,16 +89,17 @@ impl Cluster {
     /// # Errors
     /// The exit status.
     pub fn try_gateway(&self, name: &str) -> Result<Platform, ExitStatus> {
-        let mut command = self.command("gateway");
-        command.args(["--name", name, "--listen", "127.0.0.1:0", "--peer", "127.0.0.1:0"]);
-        Platform::spawn(command, Path::new("/"))
+        Platform::spawn(self.command("gateway", name, Start::default()), Path::new("/"))
     }
 
     /// Starts an executor and waits until it is ready; it joins gateways within a second or so.
     pub fn executor(&self, name: &str, args: &[&str]) -> Platform {
-        let mut command = self.command("executor");
-        command.args(["--name", name, "--slots", "1", "--memory", "1GiB"]).args(args);
-        spawn(command)
+        self.executor_with(name, Start { args, ..Start::default() })
+    }
+
+    /// The same with something special.
+    pub fn executor_with(&self, name: &str, start: Start<'_>) -> Platform {
+        spawn(self.command("executor", name, start))
     }
 }
 
@@ -70,14 +110,23 @@ fn spawn(command: Command) -> Platform {
 
 /// Waits until a gateway has `count` executors.
 pub async fn joined(gateway: &Platform, count: usize) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    loop {
+    let mut here = 0;
+    let counted = until(PATIENCE, async || {
         let metrics = gateway.get("/metrics").await.text();
-        let here = metrics.lines().filter(|line| line.starts_with("fanfold_executor_cpu_millis{")).count();
-        if here == count {
-            return;
+        here = metrics.lines().filter(|line| line.starts_with("fanfold_executor_cpu_millis{")).count();
+        here == count
+    });
+    assert!(counted.await, "{here} executors after {PATIENCE:?}, wanted {count}");
+}
+
+/// Asks again and again until it is so; `false`: it was not in time.
+pub async fn until(patience: Duration, mut holds: impl AsyncFnMut() -> bool) -> bool {
+    let deadline = Instant::now() + patience;
+    while !holds().await {
+        if Instant::now() > deadline {
+            return false;
         }
-        assert!(std::time::Instant::now() < deadline, "{here} executors after 20 s, wanted {count}");
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    true
 }

@@ -1,8 +1,11 @@
 //! What the whole-system tests share.
 
 pub mod cluster;
+pub mod history;
 pub mod platform;
+pub mod proxy;
 pub mod redis;
 pub mod s3;
+pub mod signal;
 pub mod sim;
 pub mod wordcount;

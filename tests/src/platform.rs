@@ -16,6 +16,8 @@ use hyper_util::{
 };
 use serde_json::Value;
 
+use crate::signal::{self, Stopped};
+
 /// The HTTP client of the tests.
 pub type Http = Client<HttpConnector, Full<Bytes>>;
 
@@ -168,10 +170,19 @@ impl Platform {
         self.process.wait().expect("a child of ours");
     }
 
+    /// Waits until the process ends by itself, for as long as the runner lets a test run.
+    pub fn wait(mut self) -> ExitStatus {
+        self.process.wait().expect("a child of ours")
+    }
+
+    /// The process does not move until the answer is dropped.
+    pub fn stopped(&self) -> Stopped {
+        Stopped::new(self.pid())
+    }
+
     /// `SIGTERM`, and waits for the end it chooses.
     pub fn terminate(mut self) -> ExitStatus {
-        let pid = self.pid().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill").success());
+        signal::send(self.pid(), "TERM");
         self.process.wait().expect("a child of ours")
     }
 

@@ -72,8 +72,24 @@ impl S3Server {
     /// Replaces its faults; see the binary for how they are written. None: it is sound again. Answers how often each
     /// kind has happened.
     pub async fn set_faults(&self, faults: &[&str]) -> Value {
-        let request = http::Request::put(format!("{}/-/faults", self.endpoint));
-        let request = request.body(Full::new(Bytes::from(faults.join("\n")))).expect("a request");
+        self.control("PUT", "faults", &faults.join("\n")).await
+    }
+
+    /// The keys of all objects whose keys contain `part`.
+    pub async fn keys(&self, part: &str) -> Vec<String> {
+        let keys = self.control("GET", "keys/fanfold", "").await;
+        let keys: Vec<String> = serde_json::from_value(keys).expect("a list of keys");
+        keys.into_iter().filter(|key| key.contains(part)).collect()
+    }
+
+    /// Loses objects, and tells nobody.
+    pub async fn lose(&self, keys: &[String]) {
+        self.control("DELETE", "keys/fanfold", &keys.join("\n")).await;
+    }
+
+    async fn control(&self, method: &str, what: &str, body: &str) -> Value {
+        let request = http::Request::builder().method(method).uri(format!("{}/-/{what}", self.endpoint));
+        let request = request.body(Full::new(Bytes::from(body.to_owned()))).expect("a request");
         let answer = self.http.request(request).await.expect("the server answers");
         let (head, body) = answer.into_parts();
         let body = body.collect().await.expect("a body").to_bytes();

@@ -42,6 +42,10 @@ async fn any_gateway_answers_for_everything() {
     let _executors = [cluster.executor("e1", &[]), cluster.executor("e2", &[])];
     joined(&a, 2).await;
     joined(&b, 2).await;
+    for gateway in [&a, &b] {
+        // Until it sees the other one, it says so.
+        until(gateway, "/v1/jobs", |answer| answer.status == 200).await;
+    }
 
     // What was deployed on one can be called on the other at once, and aliases mean the same.
     let first = a.deploy("echo").await.expect(201).json()["version"].clone();

@@ -12,7 +12,7 @@ use fanfold_protocol::{
     message::FromExecutor,
     value::{Output, Payload, Stored, StoredKey, Value},
 };
-use fanfold_store::Index;
+use fanfold_store::{Failpoint, Index};
 
 use super::{bindings::fanfold::function::types, convert, futures::Origin, host::TaskHost, writer::Writer};
 use crate::cache::{Charge, Growing, Segments};
@@ -206,8 +206,10 @@ impl TaskHost {
     /// Makes outputs durable that shall be so before they are announced, and notes which of them are.
     async fn settle(&self, outputs: &mut [Output]) -> Result<(), Error> {
         let cache = &self.env.cache;
+        Failpoint::FunctionReturned.pass();
         if self.identity.durability == Durability::Eager && self.owner.is_some() {
             cache.persist(outputs.iter().filter_map(stored_key).collect()).await?;
+            Failpoint::OutputsStored.pass();
         }
         for output in outputs {
             if let Output::Stored(stored) = output {

@@ -26,6 +26,7 @@ use fanfold_protocol::{
     message::{Assignment, FromExecutor, ToExecutor},
     value::{Output, Stored, StoredKey},
 };
+use fanfold_store::Failpoint;
 use tokio::{
     runtime::{Handle, Runtime},
     sync::mpsc,
@@ -163,6 +164,7 @@ impl Worker {
 
     fn run(&self, session: &Arc<Channel>, assignment: Assignment) {
         let received = Instant::now();
+        Failpoint::AttemptReceived.pass();
         let attempt = assignment.attempt;
         let control = Arc::new(Control::default());
         if self.0.leaving.is_cancelled() {
@@ -239,7 +241,10 @@ impl Inner {
         if let FromExecutor::Finished { attempt, .. } = &message {
             self.running().remove(attempt);
         }
-        let Err(mpsc::error::TrySendError::Full(message)) = session.events.try_send(message) else { return };
+        Failpoint::AttemptEnded.pass();
+        let sent = session.events.try_send(message);
+        Failpoint::ResultQueued.pass();
+        let Err(mpsc::error::TrySendError::Full(message)) = sent else { return };
         tokio::select! {
             // An owner that is gone has forgotten the attempt.
             _ = session.events.send(message) => {}

@@ -21,7 +21,7 @@
   (import "fanfold:function/data@0.1.0" "[method]reader.read" (func $read (param i32 i64 i32 i32)))
 
   (memory (export "memory") 2)
-  ;; What a call of the entry `echo` looks like: entry at 12, arguments at 20, an output at 128; all else is zero.
+  ;; What a call of the entry `echo` looks like: entry at 12, arguments at 20, an output at 136; all else is zero.
   (data (i32.const 1024) "echo")
   (data (i32.const 1032) "it is what it is")
   (global $heap (mut i32) (i32.const 4096))
@@ -66,13 +66,13 @@
   ;; Submits `echo` with one argument; the result.
   (func $submit_echo (param $value i32) (result i32)
     (local $call i32) (local $out i32)
-    (local.set $call (call $alloc (i32.const 136)))
-    (memory.fill (local.get $call) (i32.const 0) (i32.const 136))
+    (local.set $call (call $alloc (i32.const 144)))
+    (memory.fill (local.get $call) (i32.const 0) (i32.const 144))
     (i32.store offset=12 (local.get $call) (i32.const 1024))
     (i32.store offset=16 (local.get $call) (i32.const 4))
     (i32.store offset=20 (local.get $call) (local.get $value))
     (i32.store offset=24 (local.get $call) (i32.const 1))
-    (i32.store offset=128 (local.get $call) (i32.const 1))
+    (i32.store offset=136 (local.get $call) (i32.const 1))
     (local.set $out (call $alloc (i32.const 24)))
     (call $submit (local.get $call) (local.get $out))
     (local.get $out))

@@ -12,6 +12,7 @@ use fanfold_protocol::{
     value::StoredKey,
 };
 use fanfold_scheduler::{Command, Event};
+use fanfold_store::Failpoint;
 
 use super::{calls, link::Link, live::Running, messages::ExecutorLink, run::Loop};
 
@@ -46,6 +47,7 @@ impl Loop {
     fn send(&mut self, executor: ExecutorId, mut message: ToExecutor) {
         match &mut message {
             ToExecutor::Run(assignment) if !self.note_run(executor, assignment) => return,
+            ToExecutor::Run(_) => Failpoint::AttemptChosen.pass(),
             ToExecutor::Woken { attempt, .. } | ToExecutor::Next { attempt, .. } => {
                 self.note_wait(*attempt, false)
             }
@@ -89,6 +91,7 @@ impl Loop {
 
     fn record(&mut self, record: Record) {
         match &record {
+            Record::Committed(_) => Failpoint::CommitDecided.pass(),
             // It is journalled when the job's logs and graph are stored: see `ended`.
             Record::Ended { job, .. } => {
                 if let Some(live) = self.live.get_mut(job) {
@@ -118,6 +121,7 @@ impl Loop {
             }
             FromExecutor::Logs { attempt, lines } => return self.logged(*attempt, lines),
             FromExecutor::Finished { attempt, logs, .. } => {
+                Failpoint::ResultReceived.pass();
                 let (attempt, logs) = (*attempt, mem::take(logs));
                 self.attempt_finished(attempt, &logs);
             }

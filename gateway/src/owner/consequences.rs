@@ -2,6 +2,7 @@
 
 use fanfold_protocol::{Code, Digest, Error, JobId, Kind, rest::JobView};
 use fanfold_scheduler::Event;
+use fanfold_store::Failpoint;
 
 use super::{
     lane::Entry,
@@ -34,9 +35,15 @@ impl Loop {
             entry.more.into_iter().for_each(|record| self.state.fold(record));
             match entry.consequence {
                 None => {}
-                Some(Consequence::Accepted(job)) => self.accepted(job),
+                Some(Consequence::Accepted(job)) => {
+                    Failpoint::AcceptDurable.pass();
+                    self.accepted(job);
+                }
                 Some(Consequence::Cancelled(job, reply)) => self.cancel_is_durable(job, reply),
-                Some(Consequence::Ended(job)) => self.announce(job),
+                Some(Consequence::Ended(job)) => {
+                    Failpoint::EndDurable.pass();
+                    self.announce(job);
+                }
                 Some(Consequence::Memoised(key)) => self.memo_is_durable(key),
                 Some(Consequence::Unmemoised(key)) => self.memo_is_gone(key),
                 Some(Consequence::Recorded(reply)) => tell(reply, Ok(())),

@@ -13,6 +13,7 @@ use fanfold_protocol::{
     value::Payload,
 };
 use fanfold_scheduler::{Event, JobEnd, JobStart, Replay};
+use fanfold_store::Failpoint;
 
 use super::{
     calls,
@@ -50,7 +51,10 @@ impl Loop {
                     accepting.waiters.push(waiter);
                 }
             }
-            Ok(Admitted::New) => self.journal_accept(submission, waiter),
+            Ok(Admitted::New) => {
+                Failpoint::AcceptDecided.pass();
+                self.journal_accept(submission, waiter);
+            }
         }
     }
 
@@ -310,6 +314,7 @@ impl Loop {
     /// Queues the `Ended` that the scheduler made.
     pub fn journal_end(&mut self, job: JobId) {
         let Some(record) = self.live.get_mut(&job).and_then(|live| live.end.take()) else { return };
+        Failpoint::EndDecided.pass();
         self.lane.push(record, Some(Consequence::Ended(job)));
     }
 

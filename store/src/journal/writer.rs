@@ -29,6 +29,7 @@ use super::{
     segment::{self, Encoded, Header, Kind},
     tail::{Outcome, Shard},
 };
+use crate::Failpoint;
 
 /// Pauses between tries of a segment whose fate is unknown, before its callers are told so.
 const RETRY_PAUSES: [Duration; 3] =
@@ -268,7 +269,9 @@ impl Writer {
     /// Tries once. After a silence the number may have been free only because a successor's segments were collected
     /// again, so a success counts only when nobody has claimed a newer epoch.
     async fn create(&mut self, bytes: &Bytes) -> Outcome {
+        Failpoint::SegmentBegun.pass();
         let outcome = self.shard.create(self.next, bytes).await;
+        Failpoint::SegmentCreated.pass();
         let now = self.shard.options.clock.now_ms();
         self.doubtful |=
             now.checked_sub(self.wrote_at_ms).is_none_or(|silent| silent > limit::EPOCH_TRUSTED_MS);

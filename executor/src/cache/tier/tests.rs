@@ -1,3 +1,5 @@
+//! The tier as a state machine: what is evicted, spilled, uploaded, and in which order.
+
 use bytes::Bytes;
 use fanfold_protocol::{JobId, PartitionId, TaskId};
 use tokio::sync::Notify;

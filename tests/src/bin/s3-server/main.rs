@@ -2,7 +2,8 @@
 //!
 //! The protocol and its signatures are those of the crate `s3s`. Its companion `s3s-fs` keeps keys as folders, where `a` and
 //! `a/b` cannot both be, checks conditions before it writes, and fails at ranges that begin before an object; so [`storage`]
-//! is ours. [`faults`] can be changed while it runs. What was stored survives a restart on the same directory.
+//! is ours. [`faults`] can be changed while it runs, and `/-/keys/BUCKET` lists what is there (`GET`) or loses some of it
+//! (`DELETE` with a key a line), without a signature. What was stored survives a restart on the same directory.
 //!
 //! Its first line on stdout is JSON: the endpoint, the only access key, and the pid. It ends when its stdin does, so that
 //! it never outlives the test that started it, or with `--until killed` by a signal only.
@@ -88,11 +89,12 @@ async fn run(args: Args) -> Result<(), AnyError> {
     for bucket in &args.buckets {
         storage.create_bucket(bucket)?;
     }
-    let mut s3 = S3ServiceBuilder::new(s3::Server::new(storage));
+    let storage = Arc::new(storage);
+    let mut s3 = S3ServiceBuilder::new(s3::Server::new(storage.clone()));
     s3.set_auth(SimpleAuth::from_single(ACCESS_KEY, SECRET_KEY));
     let faults = Faults::new(args.seed);
     faults.set(&args.faults.join("\n"))?;
-    let service = Arc::new(Service::new(s3.build(), faults));
+    let service = Arc::new(Service::new(s3.build(), faults, storage));
 
     let listener = TcpListener::bind(args.listen).await?;
     let endpoint = format!("http://{}", listener.local_addr()?);

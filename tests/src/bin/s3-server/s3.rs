@@ -20,7 +20,7 @@ const PAGE_KEYS: i32 = 1000;
 
 /// The S3 of one server.
 pub struct Server {
-    storage: Storage,
+    storage: Arc<Storage>,
     uploads: Mutex<HashMap<String, Upload>>,
     lifecycles: Mutex<HashMap<String, LifecycleRules>>,
 }
@@ -31,7 +31,7 @@ struct Upload {
 }
 
 impl Server {
-    pub fn new(storage: Storage) -> Self {
+    pub fn new(storage: Arc<Storage>) -> Self {
         Self { storage, uploads: Mutex::default(), lifecycles: Mutex::default() }
     }
 

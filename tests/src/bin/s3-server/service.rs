@@ -1,6 +1,6 @@
 //! Answers requests: the control path, faults, and then S3 itself.
 
-use std::{pin::Pin, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::StreamExt as _;
@@ -12,6 +12,7 @@ use s3s::service::S3Service;
 use crate::{
     AnyError,
     faults::{Faults, Kind},
+    storage::Storage,
 };
 
 /// A body whose end may be an error.
@@ -19,15 +20,19 @@ pub type Body = UnsyncBoxBody<Bytes, AnyError>;
 
 /// Where faults are changed.
 const CONTROL: &str = "/-/faults";
+/// Where objects are listed and lost; the name of their bucket follows.
+const KEYS: &str = "/-/keys/";
+
 /// One server.
 pub struct Service {
     s3: S3Service,
     faults: Faults,
+    storage: Arc<Storage>,
 }
 
 impl Service {
-    pub fn new(s3: S3Service, faults: Faults) -> Self {
-        Self { s3, faults }
+    pub fn new(s3: S3Service, faults: Faults, storage: Arc<Storage>) -> Self {
+        Self { s3, faults, storage }
     }
 
     /// Answers one request; an error ends its connection.
@@ -35,6 +40,9 @@ impl Service {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         if path == CONTROL {
             return self.control(request).await;
+        }
+        if let Some(bucket) = path.strip_prefix(KEYS) {
+            return self.keys(bucket, request).await;
         }
         let fault = self.faults.draw(&method, &path);
         match fault {
@@ -68,6 +76,18 @@ impl Service {
             }
         }
         Ok(response(StatusCode::OK, serde_json::json!(self.faults.happened()).to_string()))
+    }
+
+    /// Loses the objects that are named, if any, and tells the keys of the others.
+    async fn keys(&self, bucket: &str, request: Request<Incoming>) -> Result<Response<Body>, String> {
+        if request.method() == Method::DELETE {
+            let keys = whole(request).await?;
+            for key in String::from_utf8_lossy(&keys).lines() {
+                self.storage.delete(bucket, key).map_err(|e| format!("{e:?}"))?;
+            }
+        }
+        let keys = self.storage.with(bucket, |objects| objects.keys().cloned().collect::<Vec<_>>());
+        Ok(response(StatusCode::OK, serde_json::json!(keys.unwrap_or_default()).to_string()))
     }
 }
 
