@@ -9,6 +9,7 @@ mod cold;
 mod density;
 mod hello;
 mod load;
+mod pass;
 mod recover;
 mod remote_call;
 mod report;
@@ -21,7 +22,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-const NAMES: [&str; 7] = ["hello", "cold", "density", "tasks", "wordcount", "remote-call", "recover"];
+const NAMES: [&str; 8] = ["hello", "cold", "density", "tasks", "wordcount", "remote-call", "pass", "recover"];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -51,6 +52,7 @@ async fn run(name: &str, args: &[String]) -> Result<()> {
         "density" => density::run(args).await,
         "tasks" => tasks::run(args).await,
         "remote-call" => remote_call::run(args).await,
+        "pass" => pass::run(args).await,
         "recover" => recover::run(args).await,
         "wordcount" => wordcount::run(args).await,
         "all" => {

@@ -56,16 +56,22 @@ impl Rest {
     /// Waits until so many executors have joined.
     pub async fn joined(&mut self, executors: usize) -> Result<()> {
         for _ in 0..1000 {
-            let metrics = self.send("GET", "/metrics", "", "").await?.body;
-            let metrics = String::from_utf8_lossy(&metrics);
-            if metrics.lines().filter(|line| line.starts_with("fanfold_executor_cpu_millis{")).count()
-                >= executors
-            {
+            if self.executors().await?.len() >= executors {
                 return Ok(());
             }
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
         anyhow::bail!("{executors} executors have not joined within ten seconds")
+    }
+
+    /// Ids of the executors that are there.
+    pub async fn executors(&mut self) -> Result<Vec<u64>> {
+        let metrics = self.send("GET", "/metrics", "", "").await?.body;
+        let metrics = String::from_utf8_lossy(&metrics);
+        let labelled = |line: &str| {
+            line.strip_prefix("fanfold_executor_cpu_millis{executor=\"e")?.split('"').next()?.parse().ok()
+        };
+        Ok(metrics.lines().filter_map(labelled).collect())
     }
 
     /// Deploys a component under a manifest.

@@ -26,18 +26,17 @@ pub fn spinner(what: &str) -> ProgressBar {
     bar
 }
 
-/// Tasks of a job.
-pub fn job(what: &str) -> ProgressBar {
-    let bar = styled(ProgressBar::new(1), "{prefix} [{bar:30}] {pos}/{len} tasks {elapsed} {msg}");
+/// Where a job as a whole stands, for `age` already.
+pub fn job(age: Duration) -> ProgressBar {
+    let bar = styled(ProgressBar::no_length(), "{spinner} {prefix} {elapsed} {wide_msg}").with_elapsed(age);
     bar.enable_steady_tick(Duration::from_millis(200));
-    bar.with_prefix(what.to_owned())
+    bar
 }
 
-/// Shows where a job stands.
-pub fn show_job(bar: &ProgressBar, view: &JobView) {
-    bar.set_length(view.progress.tasks.max(1));
-    bar.set_position(view.progress.finished);
-    bar.set_message(describe(view));
+/// One stage of a job.
+pub fn stage_bar(name: &str) -> ProgressBar {
+    styled(ProgressBar::new(1), "  {prefix:12} [{bar:24}] {pos}/{len} {wide_msg}")
+        .with_prefix(name.to_owned())
 }
 
 /// `map 12/40, reduce 0/8, 1.2 GiB read`, or what it waits for.

@@ -1,8 +1,8 @@
 //! What an executor is told at its start. Sizes are bytes.
 
-use std::{ffi::OsString, thread};
+use std::{ffi::OsString, path::PathBuf, thread};
 
-use fanfold_protocol::ExecutorId;
+use fanfold_protocol::{ExecutorId, custom::Custom};
 
 /// How much an executor may use and how it compiles.
 #[derive(Clone, Debug)]
@@ -13,8 +13,12 @@ pub struct Config {
     pub slots: u32,
     /// Memory of instances: what the scheduled lane may be assigned, and, counted apart, what direct calls may use.
     pub memory: u64,
+    /// Custom resources it has.
+    pub custom: Custom,
     /// Memory of the partition cache.
     pub cache_memory: u64,
+    /// Where partitions go that do not fit into that memory; `None`: to the object store.
+    pub spill: Option<Spill>,
     /// Program and arguments that run [`crate::compile_child`], for example `/proc/self/exe compile-component`.
     /// Empty: compile in this process, without limits; only for tests and tools that compile what they wrote.
     pub compiler: Vec<OsString>,
@@ -23,13 +27,24 @@ pub struct Config {
     pub allow_private_egress: bool,
 }
 
+/// Disk space for partitions.
+#[derive(Clone, Debug)]
+pub struct Spill {
+    /// In which directory; each executor makes a folder of its own there, and removes it at the end.
+    pub dir: PathBuf,
+    /// How many bytes.
+    pub bytes: u64,
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
             executor: ExecutorId(1),
             slots: thread::available_parallelism().map_or(1, |n| n.get() as u32),
             memory: 4 << 30,
+            custom: Custom::new(),
             cache_memory: 512 << 20,
+            spill: None,
             compiler: Vec::new(),
             allow_private_egress: false,
         }

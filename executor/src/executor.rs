@@ -55,14 +55,19 @@ impl Executor {
     /// Makes the engine and starts the scheduled lane, which works for whoever is [attached](Executor::attach).
     ///
     /// # Errors
-    /// [`fanfold_protocol::Kind::Platform`] where this machine cannot run the engine, or the store cannot be read.
+    /// [`fanfold_protocol::Kind::Platform`] where this machine cannot run the engine, the store cannot be read, or there is
+    /// no place for files.
     pub async fn start(config: Config, store: Store) -> Result<Self, Error> {
         raise_files();
         let engine = Arc::new(Engine::start()?);
         let loader = Loader::new(&config, engine.clone(), store.clone()).await?;
+        let cache = match &config.spill {
+            Some(spill) => Cache::spilling(store.clone(), config.executor, config.cache_memory, spill)?,
+            None => Cache::new(store.clone(), config.executor, config.cache_memory),
+        };
         let tasks = Arc::new(task::Environment {
             executor: config.executor,
-            cache: Cache::new(store.clone(), config.executor, config.cache_memory),
+            cache,
             store: store.clone(),
             reads: TaskTracker::new(),
         });
@@ -81,6 +86,7 @@ impl Executor {
             cpu_millis: config.slots.saturating_mul(1000),
             memory: config.memory,
             gpu: 0,
+            custom: config.custom.clone(),
         }
     }
 
@@ -114,11 +120,13 @@ impl Executor {
         &self.shared.tasks.cache
     }
 
-    /// Stops what still runs, in both lanes, and waits until it is gone. The caller drains first.
+    /// Stops what still runs, in both lanes, waits until it is gone, and removes spilled partitions. The caller drains
+    /// first.
     pub async fn stop(self) {
         self.worker.stop().await;
         self.scheduled.stop().await;
         self.direct.stop().await;
+        self.cache().close().await;
     }
 }
 

@@ -25,6 +25,6 @@ pub mod peer;
 mod testing;
 
 pub use compile::compile_child;
-pub use config::Config;
+pub use config::{Config, Spill};
 pub use executor::Executor;
 pub use worker::session::Session;

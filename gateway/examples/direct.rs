@@ -85,7 +85,7 @@ async fn deploy(address: std::net::SocketAddr) -> std::io::Result<String> {
 async fn main() -> Result<(), Error> {
     let failed = |e: std::io::Error| Error::internal(e.to_string());
     let config = Config { listen: ([127, 0, 0, 1], 7080).into(), ..Config::default() };
-    let gateway = Gateway::start(config, Store::in_memory(), Arc::new(AtOnce), Vec::new()).await?;
+    let gateway = Gateway::start(config, Store::in_memory(), Arc::new(AtOnce), Vec::new(), None).await?;
     let answer = deploy(gateway.local_addr()).await.map_err(failed)?;
     println!("{}", answer.lines().next().unwrap_or_default());
     let listener = TcpListener::bind(("127.0.0.1", 7081)).await.map_err(failed)?;

@@ -15,11 +15,11 @@ pub(crate) fn now_ms() -> u64 {
         .map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// A new invocation id: a UUID version 7. It makes no system call, so that a direct call can afford one.
-pub(crate) fn new_invocation() -> JobId {
-    let mut random = [0; 10];
+/// The id of a direct call on the gateway that owns this shard. It makes no system call, so that each can afford one.
+pub(crate) fn new_invocation(shard: ShardTag) -> JobId {
+    let mut random = [0; 8];
     rand::rng().fill_bytes(&mut random);
-    JobId(uuid::Builder::from_unix_timestamp_millis(now_ms(), &random).into_uuid())
+    JobId::new(now_ms(), shard, random)
 }
 
 /// A new job's id in a shard. Ids made within one millisecond sort in the order they were made, up to 4,096 of them.

@@ -34,6 +34,8 @@ pub struct Config {
     pub deploys_max: usize,
     /// What `/v1/jobs/{id}/cost` counts.
     pub prices: Prices,
+    /// Where other gateways are told of its jobs.
+    pub mirror: Option<fanfold_store::Mirror>,
 }
 
 impl Default for Config {
@@ -50,6 +52,7 @@ impl Default for Config {
             drain: Duration::from_secs(10),
             deploys_max: 4,
             prices: Prices::default(),
+            mirror: None,
         }
     }
 }

@@ -1,21 +1,23 @@
-//! One gateway: opens the journal, folds it, starts owner and server, and ends them in order.
+//! One gateway: opens the journal, folds it, starts owner and server, takes its place among others, and ends all in order.
 
 use std::{net::SocketAddr, sync::Arc};
 
 use fanfold_protocol::{Error, direct::DirectLane, record::Record};
-use fanfold_store::{Journal, Store};
+use fanfold_store::{Journal, Members, Store};
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::task::TaskTracker;
 
 use crate::{
     auth::Auth,
-    cluster::{Executors, Listener, Shard},
+    cluster::{Executors, Listener, Others, Takeover, leases},
     config::Config,
     direct::RecentLogs,
     idempotency::Keys,
     metrics::Metrics,
-    owner::{self, Appender, ExecutorLink, Owner},
-    registry::{Append, Catalog, Registry},
+    mirror::Mirror,
+    owner::{self, ExecutorLink, Owner},
+    owners::{Owners, Shard},
+    registry::{Keeper, Registry},
     routes,
     server::{Front, Server},
     shared::{Draining, Shared},
@@ -26,10 +28,10 @@ pub struct Gateway {
     server: Server,
     shared: Arc<Shared>,
     registry: Task,
-    /// The owner's epoch.
-    epoch: u64,
     /// Where executors dial, if they may.
     listener: Option<Listener>,
+    /// Looks after the jobs of other gateways, if there may be some.
+    takeover: Option<Takeover>,
 }
 
 /// The registry's task and what ends it.
@@ -39,7 +41,8 @@ struct Task {
 }
 
 impl Gateway {
-    /// Replays the journal in `store`, goes on with the jobs in it, and serves REST.
+    /// Replays the journal in `store`, goes on with the jobs in it, and serves REST. With `members`, where the store is
+    /// shared, it is one of several gateways: see [`Gateway::join`].
     ///
     /// # Errors
     /// `conflict` / `fenced` where another gateway owns the journal; `lost` / `corrupt` where it is damaged;
@@ -49,19 +52,26 @@ impl Gateway {
         store: Store,
         direct: Arc<dyn DirectLane>,
         executors: Vec<ExecutorLink>,
+        members: Option<Members>,
     ) -> Result<Self, Error> {
         let (journal, records) = Journal::open(&store, config.shard.as_str()).await?;
         let epoch = journal.epoch();
-        let (catalog, state) = fold(records);
-        let appender = Appender::default();
-        let (registry, task) = start_registry(catalog, appender.clone());
-        let owned = owner::Config { drain: config.drain, shard: config.shard.tag() };
+        let (functions, state) = fold(records);
+        let (registry, keeper) = Registry::open(&store, functions).await?;
+        let others = match members {
+            Some(members) => Some(Arc::new(Others::find(members, &store, &config.shard).await?)),
+            None => None,
+        };
+        let mirror = config.mirror.clone().map(|mirror| Mirror::new(mirror, store.clone()));
+        let owned =
+            owner::Config { drain: config.drain, shard: config.shard.tag(), mirror: config.mirror.clone() };
         let owner = Owner::start(owned, store.clone(), journal, registry.clone(), state, executors).await?;
-        owner.connect(&appender);
         let shared = Arc::new(Shared {
             auth: Auth::new(config.token.as_deref()),
             registry,
-            owner,
+            owners: Arc::new(Owners::new(Shard::new(config.shard.clone(), epoch, owner))),
+            others,
+            mirror,
             store,
             direct,
             metrics: Metrics::new(),
@@ -71,13 +81,14 @@ impl Gateway {
             draining: Draining::new(),
             config,
         });
+        let registry = Task::start(keeper);
         let router = routes::router(Arc::clone(&shared));
         let server = Server::start(Front { shared: Arc::clone(&shared), router }).await;
         match server {
-            Ok(server) => Ok(Self { server, shared, registry: task, epoch, listener: None }),
+            Ok(server) => Ok(Self { server, shared, registry, listener: None, takeover: None }),
             Err(error) => {
-                shared.owner.clone().stop().await;
-                task.end().await;
+                shared.home().clone().stop().await;
+                registry.end().await;
                 Err(error)
             }
         }
@@ -88,15 +99,17 @@ impl Gateway {
     /// # Errors
     /// `platform` / `unreachable` where the address cannot be had.
     pub async fn listen(&mut self, address: SocketAddr, executors: Executors) -> Result<SocketAddr, Error> {
-        let name = self.shared.config.shard.clone();
-        let shard = Shard { name, epoch: self.epoch, owner: self.shared.owner.clone() };
-        let listener = Listener::start(address, shard, executors).await?;
+        let listener = Listener::start(address, Arc::clone(&self.shared.owners), executors).await?;
         Ok(self.listener.insert(listener).address())
     }
 
-    /// The epoch under which it owns its shard.
-    pub fn epoch(&self) -> u64 {
-        self.epoch
+    /// Takes its place among the members it was started with: announces itself as reached by clients at `url` and by
+    /// executors at `peer`, and takes over the jobs of gateways that are gone. Without members it does nothing.
+    pub fn join(&mut self, url: String, peer: String) {
+        let Some(others) = &self.shared.others else { return };
+        let home = self.shared.owners.home();
+        others.announce(&home.name, url, peer, leases(std::slice::from_ref(home)));
+        self.takeover = Some(Takeover::start(Arc::clone(&self.shared), Arc::clone(others)));
     }
 
     /// Where it listens.
@@ -112,18 +125,34 @@ impl Gateway {
     /// Resolves when the gateway cannot go on: another one took over its journal, or the journal is damaged. The
     /// process should then shut it down and end.
     pub async fn failed(&self) -> Option<Error> {
-        self.shared.owner.ended().await
+        let superseded = async {
+            match &self.takeover {
+                Some(takeover) => takeover.superseded().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            ended = self.shared.home().ended() => ended,
+            error = superseded => Some(error),
+        }
     }
 
     /// Ends it: stops accepting connections; tells those that wait or follow; lets requests finish until the drain
-    /// deadline, then cancels them; ends the registry's and the owner's task. What was accepted goes on after the next
-    /// start.
+    /// deadline, then cancels them; ends the owners' and the registry's tasks. What was accepted goes on after the next
+    /// start, or with another gateway.
     pub async fn shutdown(self) {
-        let Self { server, shared, registry, listener, .. } = self;
+        let Self { server, shared, registry, listener, takeover } = self;
         shared.draining.begin();
+        if let Some(takeover) = takeover {
+            takeover.stop().await;
+        }
         server.shutdown(shared.config.drain).await;
+        futures::future::join_all(shared.owners.all().into_iter().map(|shard| shard.owner.stop())).await;
+        // Not before: another gateway takes over what nobody announces, and these were still writing.
+        if let Some(others) = &shared.others {
+            others.withdraw().await;
+        }
         registry.end().await;
-        shared.owner.clone().stop().await;
         if let Some(listener) = listener {
             listener.stop().await;
         }
@@ -131,6 +160,14 @@ impl Gateway {
 }
 
 impl Task {
+    fn start(keeper: Keeper) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let tracker = TaskTracker::new();
+        tracker.spawn(keeper.run(stopped));
+        tracker.close();
+        Self { tracker, stop }
+    }
+
     async fn end(self) {
         // A task that is gone already needs no telling.
         let _ = self.stop.send(());
@@ -138,25 +175,15 @@ impl Task {
     }
 }
 
-fn fold(records: Vec<Record>) -> (Catalog, owner::State) {
-    let mut catalog = Catalog::default();
+/// The jobs of a journal, and the records of functions from when those were in it too.
+fn fold(records: Vec<Record>) -> (Vec<Record>, owner::State) {
     let mut state = owner::State::default();
+    let mut functions = Vec::new();
     for record in records {
-        catalog.fold(&record);
-        state.fold(record);
+        match record {
+            Record::Deployed(_) | Record::AliasSet { .. } | Record::Removed { .. } => functions.push(record),
+            other => state.fold(other),
+        }
     }
-    (catalog, state)
-}
-
-fn start_registry(catalog: Catalog, appender: Appender) -> (Registry, Task) {
-    let append: Append = Box::new(move |records| {
-        let appender = appender.clone();
-        Box::pin(async move { appender.append(records).await })
-    });
-    let (registry, changes) = Registry::new(catalog, append);
-    let (stop, stopped) = oneshot::channel();
-    let tracker = TaskTracker::new();
-    tracker.spawn(changes.run(stopped));
-    tracker.close();
-    (registry, Task { tracker, stop })
+    (functions, state)
 }

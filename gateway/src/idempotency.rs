@@ -16,7 +16,8 @@ use http::{HeaderMap, HeaderName, Method, Response, StatusCode, header};
 
 use crate::{clock, owner::StoredAnswer, problem, shared::Shared};
 
-const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
+/// The header.
+pub(crate) const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The digest of scope and key of a request that carries one.
 ///
@@ -74,8 +75,8 @@ pub(crate) async fn once(
     make: impl Future<Output = Result<Answer, Error>>,
 ) -> Result<Answer, Error> {
     let _claim = shared.keys.claim(key)?;
-    if let Some(StoredAnswer { status, content_type, body, .. }) = shared.owner.answered(key, request).await?
-    {
+    let keeper = shared.taker(true);
+    if let Some(StoredAnswer { status, content_type, body, .. }) = keeper.answered(key, request).await? {
         return Ok(Answer { status, content_type, body });
     }
     let answer = match make.await {
@@ -86,7 +87,7 @@ pub(crate) async fn once(
     };
     let Answer { status, content_type, body } = answer.clone();
     let stored = StoredAnswer { request, at_ms: clock::now_ms(), status, content_type, body };
-    shared.owner.remember(key, stored).await?;
+    keeper.remember(key, stored).await?;
     Ok(answer)
 }
 

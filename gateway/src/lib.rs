@@ -14,6 +14,8 @@ pub mod cluster;
 mod direct;
 mod gateway;
 mod idempotency;
+pub mod mirror;
+mod owners;
 mod routes;
 mod server;
 mod shared;
@@ -26,4 +28,5 @@ mod problem;
 
 pub use config::Config;
 pub use gateway::Gateway;
+pub use mirror::Mirror;
 pub use registry::Registry;

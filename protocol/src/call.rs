@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, ExecutorId, PartitionId, TaskId, value::Value};
+use crate::{Digest, ExecutorId, PartitionId, TaskId, custom::Custom, value::Value};
 
 /// What a driver asks for with `submit` or `generate`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -30,6 +30,8 @@ pub struct Options {
     pub memory: Option<u64>,
     /// GPUs.
     pub gpu: Option<u32>,
+    /// Custom resources: these amounts instead of the manifest's of the same name.
+    pub custom: Custom,
     /// Where to run.
     pub placement: Placement,
     /// Attempts in all.
@@ -38,6 +40,9 @@ pub struct Options {
     pub deadline_ms: Option<u64>,
     /// When outputs go to the object store.
     pub durability: Durability,
+    /// Whether the outputs of an equal call that committed before will do: what it returns follows from its arguments.
+    #[serde(default)]
+    pub memo: bool,
 }
 
 /// Where a task would like to run. A hint, except [`Placement::On`] with `strict`.
@@ -97,6 +102,9 @@ pub struct TaskSpec {
     pub memory_max: u64,
     /// GPUs.
     pub gpu: u32,
+    /// Custom resources.
+    #[serde(default)]
+    pub custom: Custom,
     /// Where to run.
     pub placement: Placement,
     /// Attempts in all.
@@ -111,6 +119,9 @@ pub struct TaskSpec {
     pub deterministic: bool,
     /// When outputs go to the object store.
     pub durability: Durability,
+    /// Whether the outputs of an equal task that committed before will do.
+    #[serde(default)]
+    pub memo: bool,
 }
 
 impl TaskSpec {

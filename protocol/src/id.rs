@@ -37,7 +37,7 @@ impl JobId {
 /// A task: 16 bytes, known before it runs and equal on replay.
 ///
 /// The root of a job is `sha256("root" ‖ job)`, child `n` of a task is `sha256(parent ‖ n as u64 big-endian)`, both
-/// cut to 16 bytes. Prints as 32 lower-case hexadecimal digits.
+/// cut to 14 bytes; the last two are the tag of the job's shard. Prints as 32 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(value_type = String))]
@@ -46,18 +46,24 @@ pub struct TaskId(#[serde(with = "digits")] pub [u8; 16]);
 impl TaskId {
     /// The root task of `job`.
     pub fn root(job: JobId) -> Self {
-        Self::cut(Sha256::new().chain_update(b"root").chain_update(job.0.as_bytes()))
+        Self::cut(Sha256::new().chain_update(b"root").chain_update(job.0.as_bytes()), job.shard())
     }
 
     /// The task made by call number `index` of this task. Calls are counted from 0 over every `submit` and
     /// `generate` of the task, in program order.
     pub fn child(self, index: u64) -> Self {
-        Self::cut(Sha256::new().chain_update(self.0).chain_update(index.to_be_bytes()))
+        Self::cut(Sha256::new().chain_update(self.0).chain_update(index.to_be_bytes()), self.shard())
     }
 
-    fn cut(hash: Sha256) -> Self {
+    /// The tag of its job's shard.
+    pub fn shard(self) -> ShardTag {
+        ShardTag(u16::from_be_bytes([self.0[14], self.0[15]]))
+    }
+
+    fn cut(hash: Sha256, shard: ShardTag) -> Self {
         let mut id = [0; 16];
-        id.copy_from_slice(&hash.finalize()[..16]);
+        id[..14].copy_from_slice(&hash.finalize()[..14]);
+        id[14..].copy_from_slice(&shard.0.to_be_bytes());
         Self(id)
     }
 
@@ -343,6 +349,7 @@ mod tests {
     fn ids_print_and_parse() {
         let job = JobId(Uuid::from_u128(7));
         let task = TaskId::root(job).child(3);
+        assert_eq!(task.shard(), job.shard());
         let partition = PartitionId { task, output: 9 };
         assert_eq!(job.to_string().parse::<JobId>().unwrap(), job);
         assert_eq!(partition.to_string().parse::<PartitionId>().unwrap(), partition);

@@ -70,6 +70,8 @@ pub const ASYNC_INPUT_BYTES_MAX: usize = 256 << 20;
 pub const OWNER_REQUESTS_MAX: usize = 1024;
 /// Bytes of journal entries that wait while the journal is written; beyond it the owner stops reading executors.
 pub const JOURNAL_WAITING_BYTES_MAX: usize = 64 << 20;
+/// Time between two looks at what running attempts have written: four a second is what an eye can follow.
+pub const LOG_INTERVAL_MS: u64 = 250;
 /// Captured logs of one job, over all its attempts; later lines are dropped and counted.
 pub const JOB_LOG_BYTES_MAX: usize = 4 << 20;
 /// Bytes of ended invocations (outputs, identities) an owner keeps in memory; beyond it the oldest go before their time.
@@ -78,8 +80,32 @@ pub const RESULTS_KEPT_BYTES_MAX: usize = 512 << 20;
 pub const DEAD_LETTER_KEPT_MS: u64 = 14 * 24 * 3_600_000;
 /// Bytes of answers kept for idempotency keys; when full, calls with new keys are refused before they run.
 pub const ANSWERS_KEPT_BYTES_MAX: usize = 256 << 20;
-/// Task graphs of ended jobs that can still be looked at.
-pub const GRAPHS_KEPT_MAX: usize = 100;
+/// Jobs that ended lately whose progress by stage is still shown.
+pub const HISTORY_JOBS_MAX: usize = 1000;
+/// Tasks of these jobs of which the owner knows the job without being told: about 16 MB.
+pub const HISTORY_TASKS_MAX: usize = 200_000;
+/// How long the outputs of a memoised call answer equal ones.
+pub const MEMO_KEPT_MS: u64 = 24 * 3_600_000;
+/// Memoised calls that one shard knows; beyond it the oldest go. A checkpoint writes all of them.
+pub const MEMO_ENTRIES_MAX: usize = 10_000;
+/// Bytes of their inline outputs, which are in memory and in every checkpoint.
+pub const MEMO_INLINE_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of their other outputs, in the object store: a month of it costs a dollar and a half on S3.
+pub const MEMO_STORED_BYTES_MAX: u64 = 64 << 30;
+/// Entries whose data is copied or removed at the same time; a further commit makes no entry.
+pub const MEMO_WORK_MAX: usize = 64;
+/// How long a Redis keeps what was told of a job and has not changed: takeover is a matter of seconds.
+pub const MIRROR_KEPT_MS: u64 = 3_600_000;
+/// Bytes of a Redis that one gateway fills with its jobs; beyond it the oldest go.
+pub const MIRROR_BYTES_MAX: u64 = 256 << 20;
+/// Tasks of one job that are told: as many as its graph shows.
+pub const MIRROR_TASKS_MAX: u64 = 10_000;
+/// How long changes gather before they are told: one pipeline for all of them.
+pub const MIRROR_INTERVAL_MS: u64 = 100;
+/// Changes told at once; further ones are left out until the next time.
+pub const MIRROR_CHANGES_MAX: usize = 20_000;
+/// Batches that wait for a slow Redis; further ones are dropped.
+pub const MIRROR_BATCHES_MAX: usize = 4;
 /// Segments after which a checkpoint is written, as long as it is not longer than what it saves a restart from reading.
 pub const CHECKPOINT_SEGMENTS: u64 = 1000;
 /// Bytes of entries after which a checkpoint is written, under the same condition.
@@ -124,13 +150,21 @@ pub const OBJECT_KEY_BYTES_MAX: usize = 1024;
 pub const FUNCTION_OBJECT_BYTES_MAX: usize = 64 << 20;
 /// Objects on one page of a listing.
 pub const LIST_PAGE_MAX: usize = 1000;
+/// Partitions that one message has an executor fetch at once: enough to keep a connection busy while another one waits.
+pub const PREFETCHES_MAX: usize = 4;
 /// Partitions that are uploaded at once by one executor.
 pub const UPLOADS_MAX: usize = 4;
+/// Partitions that one executor writes to its disk at once: two keep a disk busy, more would move more than is needed.
+pub const SPILLS_MAX: usize = 2;
 /// How long a lazily stored partition waits for its upload: most temporaries of a job are freed before.
 pub const LAZY_UPLOAD_DELAY_MS: u64 = 3_000;
 const _: () = assert!(SEGMENT_BYTES_MAX <= JOURNAL_QUEUE_BYTES_MAX);
 
 // What the gateway keeps or takes, beside the above.
+
+/// Names of custom resources that an owner tells apart; a handful describes a cluster, and each costs every task four
+/// bytes.
+pub const CUSTOM_RESOURCES_MAX: usize = 8;
 
 /// Changes of functions and aliases that wait for the journal; a further one waits at the door.
 pub const REGISTRY_CHANGES_MAX: usize = 64;

@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Code, Error, FunctionName, Kind, limit};
+use crate::{
+    Code, Error, FunctionName, Kind,
+    custom::{Custom, custom_fault},
+    limit,
+};
 
 /// A parsed and checked manifest. Sizes are bytes, times milliseconds.
 ///
@@ -49,7 +53,7 @@ pub struct Manifest {
 }
 
 /// What one attempt occupies on its executor while it runs.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Resources {
@@ -63,11 +67,14 @@ pub struct Resources {
     pub memory_max: Option<u64>,
     /// GPUs.
     pub gpu: u32,
+    /// Resources that operators name, by name: `[resources.custom]`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub custom: Custom,
 }
 
 impl Default for Resources {
     fn default() -> Self {
-        Self { cpu: 1.0, memory: 128 << 20, memory_max: None, gpu: 0 }
+        Self { cpu: 1.0, memory: 128 << 20, memory_max: None, gpu: 0, custom: Custom::new() }
     }
 }
 
@@ -170,6 +177,9 @@ impl Manifest {
         }
         if self.resources.gpu > 0 {
             return Err(refuse("resources.gpu: this version has no gpu host calls; leave it out"));
+        }
+        if let Some(why) = custom_fault(&self.resources.custom) {
+            return Err(refuse(format!("resources.custom: {why}")));
         }
         if !self.secrets.is_empty() {
             return Err(refuse("secrets: this version keeps none; leave it out"));
@@ -304,6 +314,8 @@ mod tests {
         check("timeout = \"5s\"", Err("missing field `name`"));
         check("name = \"a\"\n[concurrency]\nmax = 0", Err("concurrency.max is zero"));
         check("name = \"a\"\n[resources]\ngpu = 1", Err("no gpu host calls"));
+        check("name = \"a\"\n[resources.custom]\nlicence = 2", Ok(()));
+        check("name = \"a\"\n[resources.custom]\nLicence = 2", Err("`Licence` is no name"));
         check("name = \"a\"\nsecrets = [\"KEY\"]", Err("keeps none"));
         check("name = \"a\"\n[egress]\nallow = [\"http://[::1]:80\", \"https://a.example\"]", Ok(()));
         for bad in ["ftp://a.example", "a.example", "http://*.example", "http://a.example/path", "http://"] {

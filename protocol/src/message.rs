@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::{
     AttemptId, Digest, Error, ExecutorId, JobId, PartitionId, TaskId,
     call::{Call, Durability},
+    custom::Custom,
     link::Peer,
-    value::{Output, StoredKey, Value},
+    value::{Output, Stored, StoredKey, Value},
 };
 
 /// An attempt to run.
@@ -123,6 +124,9 @@ pub enum ToExecutor {
     },
     /// Nothing refers to these any more: drop every copy, also in the object store.
     Free(Vec<StoredKey>),
+    /// A task that will run here soon reads these, which are elsewhere: fetch them while there is time. No answer, and no
+    /// harm if it is not done.
+    Prefetch(Vec<Stored>),
     /// Other executors came, went or moved.
     Peers(Vec<Peer>),
 }
@@ -208,6 +212,14 @@ pub enum FromExecutor {
         /// What is gone.
         key: StoredKey,
     },
+    /// What the attempt has written since its last message of this kind: at most four a second, and none where it has
+    /// written nothing.
+    Logs {
+        /// Who.
+        attempt: AttemptId,
+        /// Whole lines, as in [`FromExecutor::Finished`].
+        lines: bytes::Bytes,
+    },
     /// A lazily stored partition reached the object store.
     Durable(StoredKey),
     /// What it offers has changed; what runs goes on.
@@ -225,7 +237,8 @@ pub enum FromExecutor {
         result: Result<Vec<Output>, Error>,
         /// What it used.
         usage: Usage,
-        /// What it wrote to stdout, stderr and the log, as NDJSON lines `{"at_us":…,"stream":…,"line":…}`.
+        /// What it wrote to stdout, stderr and the log, as NDJSON lines `{"at_us":…,"stream":…,"line":…}`, without what
+        /// [`FromExecutor::Logs`] has told.
         logs: bytes::Bytes,
     },
 }
@@ -241,4 +254,7 @@ pub struct Offer {
     pub memory: u64,
     /// GPUs.
     pub gpu: u32,
+    /// Custom resources.
+    #[serde(default)]
+    pub custom: Custom,
 }

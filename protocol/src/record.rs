@@ -122,6 +122,20 @@ pub enum Record {
         /// The new one.
         again: JobId,
     },
+    /// A call committed whose outputs answer equal calls from now on; the first under a key stays.
+    Memoised {
+        /// What makes calls equal: [ADR 4](../../docs/adr/0004-memo.md).
+        key: Digest,
+        /// When.
+        at_ms: u64,
+        /// Inline, or stored under keys of the entry's own.
+        outputs: Vec<Output>,
+    },
+    /// Such an entry is gone, and its data.
+    Unmemoised {
+        /// Its key.
+        key: Digest,
+    },
     /// A job's result has passed its time; all that was kept for it is gone.
     Forgotten {
         /// The job.

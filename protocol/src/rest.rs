@@ -6,9 +6,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    Code, Digest, Error, FunctionName, JobId, Kind, TaskId, function::ComponentKind, message::Usage,
-};
+use crate::{Code, Digest, Error, FunctionName, JobId, Kind, function::ComponentKind, message::Usage};
+
+mod executors;
+mod graph;
+
+pub use executors::{ClusterView, ExecutorState, ExecutorView, QueueView, WaitView};
+pub use graph::{GraphTask, GraphView, LineageView, OutputView};
 
 /// An `application/problem+json` body (RFC 9457).
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -87,6 +91,9 @@ pub struct JobView {
     /// What the next thing it does waits for, in words; empty if nothing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub waiting_for: String,
+    /// While it lives: bytes of log lines that its tasks have written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_bytes: Option<u64>,
 }
 
 /// How far a job is, in tasks and bytes.
@@ -115,10 +122,34 @@ pub struct Progress {
 pub struct Stage {
     /// Called so far.
     pub tasks: u64,
-    /// Finished.
+    /// Finished, well or not.
     pub finished: u64,
-    /// Running now.
+    /// Attempts that run now, those that wait for other tasks included.
     pub running: u64,
+    /// Called, and neither running nor finished.
+    #[serde(default)]
+    pub waiting: u64,
+    /// Of the finished ones, failed for good.
+    #[serde(default)]
+    pub failed: u64,
+    /// Of the finished ones, not run: an equal call that was memoised answered for them.
+    #[serde(default)]
+    pub reused: u64,
+    /// Attempts beyond each task's first.
+    #[serde(default)]
+    pub retries: u64,
+    /// Bytes that ended attempts have read from partitions and objects.
+    #[serde(default)]
+    pub bytes_read: u64,
+    /// Bytes that ended attempts have written to partitions and objects.
+    #[serde(default)]
+    pub bytes_written: u64,
+    /// When its first attempt began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at_ms: Option<u64>,
+    /// When a task of it finished last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at_ms: Option<u64>,
 }
 
 /// Body of `POST /v1/jobs`.
@@ -249,54 +280,6 @@ pub struct DeadLetterView {
     /// The job it was retried as.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub retried_as: Option<JobId>,
-}
-
-/// `GET /v1/jobs/{id}/graph`.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct GraphView {
-    /// Tasks in the order they were called; the root first. At most 10,000, then `truncated`.
-    pub tasks: Vec<GraphTask>,
-    /// Whether there are more.
-    pub truncated: bool,
-}
-
-/// One task of a job's graph.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct GraphTask {
-    /// The task.
-    pub id: TaskId,
-    /// Who called it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub parent: Option<TaskId>,
-    /// Which entry.
-    pub entry: String,
-    /// `waiting`, `runnable`, `running`, `blocked`, `committed` or `failed`.
-    pub state: String,
-    /// Tasks whose outputs are its arguments.
-    pub inputs: Vec<TaskId>,
-    /// Attempts so far.
-    pub attempts: u32,
-    /// Bytes of its outputs.
-    pub output_bytes: u64,
-}
-
-/// `GET /v1/partitions/{id}/lineage`.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct LineageView {
-    /// The partition, as `<task>.<output>`.
-    pub partition: String,
-    /// The task that makes it.
-    pub task: GraphTask,
-    /// The version of the function that makes it.
-    pub version: Digest,
-    /// The attempt whose output was committed.
-    pub attempt: u32,
-    /// Lineage of the partitions it was made from, to a depth of 16.
-    #[cfg_attr(feature = "openapi", schema(no_recursion))]
-    pub inputs: Vec<LineageView>,
 }
 
 /// `GET /v1/jobs/{id}/cost`: usage so far, priced with the gateway's price list.

@@ -88,6 +88,24 @@ pub enum Output {
 }
 
 impl Output {
+    /// What is told of it beside the journal.
+    pub fn encode(&self) -> Vec<u8> {
+        // Named MessagePack of these types cannot fail: there is no map with non-string keys and no writer.
+        rmp_serde::to_vec_named(self).unwrap_or_default()
+    }
+
+    /// The output in `bytes`.
+    ///
+    /// # Errors
+    /// `lost` / `corrupt` where they are none of this or an older version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, crate::Error> {
+        rmp_serde::from_slice(bytes).map_err(|e| {
+            let why =
+                format!("what is told of an output cannot be read ({e}): it was written by a newer version");
+            crate::Error::new(crate::Kind::Lost, crate::Code::Corrupt, why)
+        })
+    }
+
     /// Its size in bytes, as far as this record tells (0 for an alias).
     pub fn bytes(&self) -> u64 {
         match self {
@@ -125,6 +143,28 @@ pub struct StoredKey {
     pub epoch: u64,
     /// The number of the attempt that wrote it.
     pub attempt: u32,
+}
+
+impl StoredKey {
+    /// The key of output `output` of a memoised call: of no job and no attempt. Its made-up job id is that of all data
+    /// of the entry, and carries the shard's tag as any.
+    pub fn of_memo(memo: crate::Digest, shard: crate::link::ShardTag, output: u32) -> Self {
+        let (mut job, mut task) = ([0; 16], [0; 16]);
+        job[..14].copy_from_slice(&memo.0[..14]);
+        job[14..].copy_from_slice(&shard.0.to_be_bytes());
+        task.copy_from_slice(&memo.0[16..]);
+        Self {
+            job: crate::JobId(uuid::Builder::from_custom_bytes(job).into_uuid()),
+            partition: PartitionId { task: crate::TaskId(task), output },
+            epoch: 0,
+            attempt: 0,
+        }
+    }
+
+    /// Whether it is one of those: owners' epochs count from 1.
+    pub fn is_memo(&self) -> bool {
+        self.epoch == 0
+    }
 }
 
 /// Shape and checksum of a partition.

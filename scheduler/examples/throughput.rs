@@ -86,7 +86,7 @@ impl Bench {
     fn new(recorded: bool) -> Self {
         let mut scheduler = Scheduler::new(1);
         let mut out = Vec::new();
-        let offer = Offer { executor: EXECUTOR, cpu_millis: 4000, memory: 1 << 40, gpu: 0 };
+        let offer = Offer { executor: EXECUTOR, cpu_millis: 4000, memory: 1 << 40, gpu: 0, custom: Default::default() };
         scheduler.step(0, Event::ExecutorJoined { offer, held: Vec::new() }, &mut out);
         let job = JobId(uuid::Uuid::from_u128(1));
         let root = TaskId::root(job);
@@ -189,6 +189,7 @@ fn spec(id: TaskId, parent: Option<TaskId>, cpu_millis: u32) -> TaskSpec {
         memory: 128 << 20,
         memory_max: 128 << 20,
         gpu: 0,
+        custom: Default::default(),
         placement: Placement::Local,
         attempts: 3,
         backoff_ms: 1000,
@@ -196,5 +197,6 @@ fn spec(id: TaskId, parent: Option<TaskId>, cpu_millis: u32) -> TaskSpec {
         deadline_at_ms: None,
         deterministic: true,
         durability: Durability::Lazy,
+        memo: false,
     }
 }

@@ -187,9 +187,8 @@ impl Scheduler {
         task.attempt = number;
         task.flags.backed_up = true;
         self.pool.start(executor, &charge);
-        let job = self.job_of(ix);
-        job.retries += 1;
-        job.pace.backups += 1;
+        self.job_of(ix).pace.backups += 1;
+        self.count_retry(ix);
         self.attempt_entered(ix);
         self.send_run(ix, number, executor);
     }

@@ -26,7 +26,13 @@ impl Scheduler {
                 || self.backed_up_by(attempt).is_some()
                 || self.pool.is_stopping(attempt))
         {
-            self.job_of(ix).usage.add(usage);
+            let stage = self.tasks[ix].stage;
+            let job = self.job_of(ix);
+            job.usage.add(usage);
+            if let Some(stage) = job.stage_mut(stage) {
+                stage.bytes_read += usage.bytes_read;
+                stage.bytes_written += usage.bytes_written;
+            }
         }
         if result.as_ref().is_err_and(|error| error.code == Code::Draining) {
             self.leaving(executor); // It will say so itself; until then it would be given the same again.
@@ -72,6 +78,7 @@ impl Scheduler {
         self.note_pace(ix);
         self.end_run(ix);
         if self.tasks[ix].is_open() {
+            self.memoise(ix, &outputs);
             self.commit_first(ix, attempt, outputs, usage);
         } else {
             for (n, output) in outputs.into_iter().enumerate() {
@@ -88,6 +95,11 @@ impl Scheduler {
         }
         let task = &mut self.tasks[ix];
         (task.failures, task.losses) = (0, 0);
+        self.settled(ix);
+    }
+
+    /// Lets go of what a task that has committed does not need any more.
+    pub(crate) fn settled(&mut self, ix: TaskIx) {
         self.release_args(ix);
         self.finish_driver(ix, None);
         self.wake_takers(ix);
@@ -95,7 +107,13 @@ impl Scheduler {
         self.agenda.push_back(Work::Retire(ix));
     }
 
-    fn commit_first(&mut self, ix: TaskIx, attempt: AttemptId, outputs: Vec<Output>, usage: &Usage) {
+    pub(crate) fn commit_first(
+        &mut self,
+        ix: TaskIx,
+        attempt: AttemptId,
+        outputs: Vec<Output>,
+        usage: &Usage,
+    ) {
         self.log_commit(ix, attempt, &outputs, usage);
         self.tasks[ix].output_bytes += outputs.iter().map(Output::bytes).sum::<u64>();
         self.settle_outcome(ix, Outcome::Committed);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use fanfold_protocol::{
-    AttemptId, Error, ExecutorId, JobId, PartitionId, TaskId,
+    AttemptId, Digest, Error, ExecutorId, JobId, PartitionId, TaskId,
     call::TaskSpec,
     link::Held,
     message::{FromExecutor, Offer, ToExecutor, Usage},
@@ -55,6 +55,13 @@ pub enum Event {
         job: JobId,
         /// Why.
         error: Error,
+    },
+    /// Calls with this key may be answered with these outputs from now on, or (`None`) no longer.
+    Memo {
+        /// As [`Command::Memoise`] told it.
+        key: Digest,
+        /// Inline, or stored where no job's end removes them.
+        outputs: Option<Vec<Output>>,
     },
     /// Nothing but time passed: the moment last asked for with `Command::WakeAt` has come.
     Tick,
@@ -113,6 +120,14 @@ pub enum Command {
     JobEnded(Box<JobEnd>),
     /// Nothing refers to these any more and no live executor is known to hold them: remove their objects.
     Free(Vec<StoredKey>),
+    /// A memoised call committed these, which the object store has. The owner may keep a copy and tell with
+    /// [`Event::Memo`] where; it comes before what frees the originals.
+    Memoise {
+        /// What makes calls equal.
+        key: Digest,
+        /// Inline or stored; none names a partition.
+        outputs: Vec<Output>,
+    },
     /// Work is runnable, yet nothing ran for five seconds: log why.
     Stalled {
         /// Which job.

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use fanfold_protocol::{AttemptId, ExecutorId, message::Offer};
+use fanfold_protocol::{
+    AttemptId, ExecutorId, TaskId, custom::Custom, limit::CUSTOM_RESOURCES_MAX, message::Offer,
+};
 
 use crate::{
     slab::{ClassIx, ExecutorIx, Slab, TaskIx},
@@ -18,28 +20,31 @@ pub struct Resources {
     pub memory: u64,
     /// GPUs.
     pub gpu: u32,
+    /// Custom resources, in the order in which the scheduler first heard their names.
+    pub custom: [u32; CUSTOM_RESOURCES_MAX],
 }
 
 impl Resources {
-    pub(crate) fn of(offer: &Offer) -> Self {
-        Self { cpu_millis: offer.cpu_millis, memory: offer.memory, gpu: offer.gpu }
-    }
-
     /// Whether this fits into `free`.
     pub fn fits(&self, free: &Self) -> bool {
-        self.cpu_millis <= free.cpu_millis && self.memory <= free.memory && self.gpu <= free.gpu
+        self.cpu_millis <= free.cpu_millis
+            && self.memory <= free.memory
+            && self.gpu <= free.gpu
+            && self.custom.iter().zip(&free.custom).all(|(needed, free)| needed <= free)
     }
 
     fn add(&mut self, other: &Self) {
         self.cpu_millis += other.cpu_millis;
         self.memory += other.memory;
         self.gpu += other.gpu;
+        self.custom.iter_mut().zip(&other.custom).for_each(|(mine, other)| *mine += other);
     }
 
     fn remove(&mut self, other: &Self) {
         self.cpu_millis -= other.cpu_millis;
         self.memory -= other.memory;
         self.gpu -= other.gpu;
+        self.custom.iter_mut().zip(&other.custom).for_each(|(mine, other)| *mine -= other);
     }
 
     /// What is left of this without `other`; nothing of what `other` has more of.
@@ -48,7 +53,36 @@ impl Resources {
             cpu_millis: self.cpu_millis.saturating_sub(other.cpu_millis),
             memory: self.memory.saturating_sub(other.memory),
             gpu: self.gpu.saturating_sub(other.gpu),
+            custom: std::array::from_fn(|n| self.custom[n].saturating_sub(other.custom[n])),
         }
+    }
+}
+
+/// The names of custom resources, by their places in [`Resources::custom`].
+#[derive(Debug, Default)]
+pub(crate) struct Kinds(Vec<String>);
+
+impl Kinds {
+    /// The amounts in their places. A name that is heard for the first time gets the next place; where there is none left,
+    /// that name.
+    pub fn learn(&mut self, custom: &Custom) -> Result<[u32; CUSTOM_RESOURCES_MAX], String> {
+        for name in custom.keys().filter(|name| !self.0.contains(name)).cloned().collect::<Vec<_>>() {
+            if self.0.len() == CUSTOM_RESOURCES_MAX {
+                return Err(name);
+            }
+            self.0.push(name);
+        }
+        Ok(self.places(custom))
+    }
+
+    /// The amounts in their places; names that were never heard have none.
+    pub fn places(&self, custom: &Custom) -> [u32; CUSTOM_RESOURCES_MAX] {
+        std::array::from_fn(|n| self.0.get(n).and_then(|name| custom.get(name)).copied().unwrap_or_default())
+    }
+
+    /// The name at a place.
+    pub fn name(&self, place: usize) -> &str {
+        self.0.get(place).map_or("", String::as_str)
     }
 }
 
@@ -75,7 +109,7 @@ pub(crate) struct Executor {
     /// What it offers; it may change at any time, also to less than is used.
     pub total: Resources,
     pub used: Resources,
-    /// Memory and gpus of attempts that have given their cpu back: draining does not free these.
+    /// What attempts keep that have given their cpu back: draining does not free these.
     pub blocked: Resources,
     pub attempts: usize,
     /// Attempts that may go on once they get a cpu, with the task's ordinal and the attempt's number.
@@ -84,6 +118,8 @@ pub(crate) struct Executor {
     pub stopping: BTreeMap<AttemptId, Resources>,
     /// Kept free for a large task of this class, until the timer.
     pub reservation: Option<(ClassIx, TimerKey)>,
+    /// Tasks that wait for room and are meant to run here; see [`crate::ahead`]. Some may have started elsewhere.
+    pub meant: VecDeque<(TaskIx, TaskId)>,
     /// It finishes what runs and takes nothing new.
     pub leaving: bool,
 }
@@ -116,6 +152,7 @@ pub(crate) struct Pool {
     pub has_had_any: bool,
     /// Changes whenever something may fit that did not before.
     pub version: u64,
+    pub kinds: Kinds,
 }
 
 impl Pool {
@@ -123,16 +160,25 @@ impl Pool {
         self.index.get(&id).copied()
     }
 
+    /// What an executor offers. A custom resource of which there is no place left counts as not offered: no task can ask
+    /// for it either.
+    pub fn offered(&mut self, offer: &Offer) -> Resources {
+        let custom = self.kinds.learn(&offer.custom).unwrap_or_else(|_| self.kinds.places(&offer.custom));
+        Resources { cpu_millis: offer.cpu_millis, memory: offer.memory, gpu: offer.gpu, custom }
+    }
+
     pub fn join(&mut self, offer: &Offer) -> ExecutorIx {
+        let total = self.offered(offer);
         let ix = self.executors.insert(Executor {
             id: offer.executor,
-            total: Resources::of(offer),
+            total,
             used: Resources::default(),
             blocked: Resources::default(),
             attempts: 0,
             resumes: VecDeque::new(),
             stopping: BTreeMap::new(),
             reservation: None,
+            meant: VecDeque::new(),
             leaving: false,
         });
         self.index.insert(offer.executor, ix);
@@ -168,8 +214,7 @@ impl Pool {
     pub fn block(&mut self, ix: ExecutorIx, charge: &Resources) {
         let executor = &mut self.executors[ix];
         executor.used.cpu_millis -= charge.cpu_millis;
-        executor.blocked.memory += charge.memory;
-        executor.blocked.gpu += charge.gpu;
+        executor.blocked.add(&Resources { cpu_millis: 0, ..*charge });
         self.version += 1;
     }
 
@@ -181,10 +226,9 @@ impl Pool {
 
     /// What a blocked attempt occupies, no longer counted as blocked.
     fn unblock(&mut self, ix: ExecutorIx, charge: &Resources) -> Resources {
-        let executor = &mut self.executors[ix];
-        executor.blocked.memory -= charge.memory;
-        executor.blocked.gpu -= charge.gpu;
-        Resources { cpu_millis: 0, ..*charge }
+        let kept = Resources { cpu_millis: 0, ..*charge };
+        self.executors[ix].blocked.remove(&kept);
+        kept
     }
 
     /// Leaves an attempt's charge in place until the executor says that it has stopped.

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use fanfold_protocol::{
     AttemptId, Code, Digest, Error, ExecutorId, JobId, Kind, PartitionId, TaskId,
     call::{Durability, Placement, TaskSpec},
+    custom::Custom,
     link::Held,
     message::{FromExecutor, Offer, Usage},
     record::Record,
@@ -60,6 +61,8 @@ pub(crate) struct World {
     held: BTreeMap<ExecutorId, BTreeMap<StoredKey, bool>>,
     starts: Vec<JobStart>,
     log: Vec<Record>,
+    /// What the scheduler told of last.
+    memoised: Option<(Digest, Vec<Output>)>,
 }
 
 impl World {
@@ -77,6 +80,7 @@ impl World {
             held: BTreeMap::new(),
             starts: Vec::new(),
             log: Vec::new(),
+            memoised: None,
         }
     }
 
@@ -138,6 +142,7 @@ impl World {
             }
             "job" => return self.job(rest),
             "call" => return self.call(rest),
+            "memo" => return self.memo(rest),
             "cancel" => {
                 let error = Error::new(Kind::Platform, Code::Cancelled, "asked").retryable(false);
                 return Event::Cancel { job: job_id(rest[0]), error };
@@ -163,20 +168,17 @@ impl World {
             "lost" => {
                 FromExecutor::Lost { attempt: attempt(self, rest[0]), key: self.copies[&self.part(rest[1])] }
             }
+            "lost-memo" => FromExecutor::Lost {
+                attempt: attempt(self, rest[0]),
+                key: StoredKey { epoch: 0, attempt: 0, ..self.copies[&self.part(rest[1])] },
+            },
             "durable" => {
                 let key = self.copies[&self.part(rest[0])];
                 let executors = self.held.values_mut().filter_map(|held| held.get_mut(&key));
                 executors.for_each(|durable| *durable = true);
                 FromExecutor::Durable(key)
             }
-            "done" => {
-                let task = self.task(rest[0]);
-                let outputs = rest[1..].iter().enumerate();
-                let value =
-                    |(n, text): (usize, &&str)| self.value(text, PartitionId { task, output: n as u32 });
-                let outputs: Vec<Output> = outputs.map(value).collect();
-                self.finished(task, Ok(outputs))
-            }
+            "done" => self.done(rest),
             "fail" => {
                 let error = parse_error(rest[1]).retryable(rest.contains(&"retryable"));
                 self.finished(self.task(rest[0]), Err(error))
@@ -214,6 +216,34 @@ impl World {
             "put" => FromExecutor::Put { attempt, output, value },
             _ => FromExecutor::Yield { attempt, output, value },
         }
+    }
+
+    /// What equal calls are answered with, or (`gone`) no longer: what the last `memoise` told, copied.
+    fn memo(&self, rest: &[&str]) -> Event {
+        let (key, outputs) = self.memoised.clone().unwrap();
+        let copied = |output: Output| match output {
+            Output::Stored(stored) => {
+                let key = StoredKey { epoch: 0, attempt: 0, ..stored.key };
+                Output::Stored(Stored { key, at: None, durable: true, ..stored })
+            }
+            output => output,
+        };
+        let outputs = outputs.into_iter().map(copied).collect();
+        Event::Memo { key, outputs: (!rest.contains(&"gone")).then_some(outputs) }
+    }
+
+    /// `durable`: the object store has what it stored.
+    fn done(&mut self, rest: &[&str]) -> FromExecutor {
+        let task = self.task(rest[0]);
+        let texts = rest[1..].iter().filter(|text| **text != "durable").enumerate();
+        let value = |(n, text): (usize, &&str)| self.value(text, PartitionId { task, output: n as u32 });
+        let mut outputs: Vec<Output> = texts.map(value).collect();
+        for output in outputs.iter_mut().filter(|_| rest.contains(&"durable")) {
+            if let Output::Stored(stored) = output {
+                stored.durable = true;
+            }
+        }
+        self.finished(task, Ok(outputs))
     }
 
     fn finished(&self, task: TaskId, result: Result<Vec<Output>, Error>) -> FromExecutor {
@@ -260,6 +290,7 @@ impl World {
             memory,
             memory_max: option(rest, "max").map_or(memory, |max: u64| max * MIB),
             gpu: option(rest, "gpu").unwrap_or(0),
+            custom: custom(rest),
             placement: self.placement(rest),
             attempts: option(rest, "attempts").unwrap_or(3),
             backoff_ms: 1000,
@@ -267,6 +298,7 @@ impl World {
             deadline_at_ms: option(rest, "deadline"),
             deterministic: !rest.contains(&"random"),
             durability: if rest.contains(&"fleeting") { Durability::None } else { Durability::Lazy },
+            memo: rest.contains(&"memo"),
         }
     }
 
@@ -359,7 +391,14 @@ fn offer(rest: &[&str]) -> Offer {
         cpu_millis: option(rest, "cpu").map_or(1000, |cpu: u32| cpu * 1000),
         memory: option(rest, "mem").unwrap_or(1000) * MIB,
         gpu: option(rest, "gpu").unwrap_or(0),
+        custom: custom(rest),
     }
+}
+
+/// `seats=N` and `tapes=N`.
+fn custom(rest: &[&str]) -> Custom {
+    let named = |name: &str| Some((name.to_owned(), option(rest, name)?));
+    ["seats", "tapes"].into_iter().filter_map(named).collect()
 }
 
 fn option<T: std::str::FromStr>(words: &[&str], key: &str) -> Option<T> {

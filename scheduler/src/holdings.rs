@@ -170,7 +170,7 @@ impl Scheduler {
             Output::Stored(stored) => Some(stored.key),
             _ => None,
         });
-        let mut keys: BTreeSet<StoredKey> = stored.collect();
+        let mut keys: BTreeSet<StoredKey> = stored.filter(|key| !key.is_memo()).collect();
         for (key, executor) in self.holdings.of_job(job.id) {
             self.holdings.unclaimed.remove(&key);
             self.free_at(executor, key);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use fanfold_protocol::{JobId, message::Usage, record::Committed, rest::Stage};
+use fanfold_protocol::{Digest, JobId, message::Usage, record::Committed, rest::Stage};
 
 use crate::{
     Replay,
@@ -27,6 +27,8 @@ pub(crate) struct Job {
     /// What the log says and no task has taken over yet.
     pub replay: Replay,
     pub stages: Vec<(String, Stage)>,
+    /// Versions that its tasks run, in the order of the first call.
+    pub versions: Vec<Digest>,
     pub usage: Usage,
     /// Tasks called so far.
     pub tasks: u64,
@@ -118,6 +120,7 @@ impl Job {
             root_failed_before: replay.root_attempts_failed,
             replay,
             stages: Vec::new(),
+            versions: Vec::new(),
             usage: Usage::default(),
             tasks: 0,
             open: 0,
@@ -147,6 +150,16 @@ impl Job {
                 self.stages.push((name.to_owned(), Stage::default()));
             }
             self.stages.len() - 1
+        });
+        index as u32
+    }
+
+    /// The index of a version that a task runs. A job calls few.
+    pub fn version(&mut self, version: Digest) -> u32 {
+        let found = self.versions.iter().rposition(|known| *known == version);
+        let index = found.unwrap_or_else(|| {
+            self.versions.push(version);
+            self.versions.len() - 1
         });
         index as u32
     }

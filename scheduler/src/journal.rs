@@ -83,8 +83,11 @@ impl Scheduler {
 
     /// The task is settled for the first and last time.
     pub(crate) fn settle_outcome(&mut self, ix: TaskIx, outcome: Outcome) {
+        let now_ms = self.now_ms;
         let task = &mut self.tasks[ix];
+        let failed = matches!(outcome, Outcome::Failed(_));
         task.outcome = outcome;
+        task.trace.settled_ms = now_ms;
         let stage = task.stage;
         if let Some(timer) = task.deadline.take() {
             self.timers.cancel(timer);
@@ -93,6 +96,8 @@ impl Scheduler {
         job.open -= 1;
         if let Some(counts) = job.stage_mut(stage) {
             counts.finished += 1;
+            counts.failed += u64::from(failed);
+            counts.finished_at_ms = Some(now_ms);
         }
         if !job.awaited_in_log.is_empty() {
             self.logged(ix);

@@ -23,6 +23,7 @@ mod replay;
 mod submit;
 mod ready;
 mod placement;
+mod ahead;
 mod running;
 
 // What attempts ask and make.
@@ -32,6 +33,7 @@ mod generator;
 
 // How it ends.
 mod commit;
+mod memo;
 mod retry;
 mod failure;
 mod journal;
@@ -45,6 +47,7 @@ mod backup;
 mod stall;
 
 mod query;
+mod graph;
 mod reason;
 
 #[cfg(test)]

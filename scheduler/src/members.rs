@@ -6,7 +6,6 @@ use fanfold_protocol::{
 
 use crate::{
     Scheduler,
-    executor::Resources,
     output::Content,
     scheduler::Work,
     slab::{ExecutorIx, TaskIx},
@@ -32,8 +31,8 @@ impl Scheduler {
     /// The executor offers more or less than before. What runs there goes on; nothing new starts until it fits.
     pub(crate) fn offered(&mut self, id: ExecutorId, offer: &Offer) {
         let Some(ix) = self.pool.find(id) else { return };
-        let executor = &mut self.pool.executors[ix];
-        executor.total = Resources::of(offer);
+        let total = self.pool.offered(offer);
+        self.pool.executors[ix].total = total;
         self.pool.version += 1;
         self.give_up_reservation(ix);
     }

@@ -75,7 +75,7 @@ impl Gone {
 pub(crate) enum Was {
     Unknown,
     Stored(Stored),
-    Other(Digest),
+    Other { digest: Digest, bytes: u64, crc32c: Option<u32> },
 }
 
 impl Was {
@@ -83,7 +83,19 @@ impl Was {
     pub fn of(output: Output) -> Self {
         match output {
             Output::Stored(stored) => Self::Stored(Stored { at: None, durable: false, ..stored }),
-            other => Self::Other(digest(&other)),
+            other => {
+                let (bytes, crc32c) = summary(&other);
+                Self::Other { digest: digest(&other), bytes, crc32c }
+            }
+        }
+    }
+
+    /// Its size and checksum, as far as they are known.
+    pub fn summary(&self) -> (u64, Option<u32>) {
+        match self {
+            Self::Unknown => (0, None),
+            Self::Stored(stored) => (stored.meta.bytes, Some(stored.meta.crc32c)),
+            Self::Other { bytes, crc32c, .. } => (*bytes, *crc32c),
         }
     }
 
@@ -97,7 +109,7 @@ impl Was {
         match (self, output) {
             (Self::Unknown, _) => true,
             (Self::Stored(was), Output::Stored(now)) => was.meta == now.meta && was.refs == now.refs,
-            (Self::Other(was), Output::Inline(_) | Output::Alias(_)) => *was == digest(output),
+            (Self::Other { digest: was, .. }, Output::Inline(_) | Output::Alias(_)) => *was == digest(output),
             _ => false,
         }
     }
@@ -109,6 +121,16 @@ pub(crate) fn same(a: &Output, b: &Output) -> bool {
         (Output::Stored(a), Output::Stored(b)) => a.meta == b.meta && a.refs == b.refs,
         (a, b) => a == b,
     }
+}
+
+/// Size and checksum of an output; an alias has neither of its own.
+pub(crate) fn summary(output: &Output) -> (u64, Option<u32>) {
+    let crc32c = match output {
+        Output::Inline(payload) => Some(crc32c::crc32c(&payload.bytes)),
+        Output::Stored(stored) => Some(stored.meta.crc32c),
+        Output::Alias(_) => None,
+    };
+    (output.bytes(), crc32c)
 }
 
 fn digest(output: &Output) -> Digest {

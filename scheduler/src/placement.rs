@@ -8,12 +8,13 @@
 use fanfold_protocol::{
     Code, Error, Kind,
     call::Placement,
+    limit::CUSTOM_RESOURCES_MAX,
     value::{Output, Value},
 };
 
 use crate::{
     Scheduler,
-    executor::{Executor, Resources},
+    executor::Executor,
     interest::{ARGUMENT, Resolved},
     ready::{Class, Ready, Shape},
     slab::{ClassIx, ExecutorIx, JobIx, Key as _, TaskIx},
@@ -41,6 +42,13 @@ pub(crate) fn needed_args(task: &Task) -> impl Iterator<Item = (usize, Part)> + 
         Value::Object(_) => None,
         Value::Partition(_) | Value::Blocks { .. } => Some((n, parts.next()?)),
     })
+}
+
+fn too_many_kinds(name: &str) -> Error {
+    let why = format!(
+        "custom resource `{name}`: {CUSTOM_RESOURCES_MAX} others are in use, and no more can be told apart"
+    );
+    Error::new(Kind::Invalid, Code::Call, why)
 }
 
 impl Scheduler {
@@ -74,9 +82,15 @@ impl Scheduler {
     /// Everything the task needs exists: into the queue.
     pub(crate) fn arguments_ready(&mut self, ix: TaskIx) {
         self.unwatch(ix);
+        if self.reuse(ix) {
+            return;
+        }
         let task = &self.tasks[ix];
         let Some(spec) = &task.spec else { return };
-        let needs = Resources { cpu_millis: spec.cpu_millis, memory: task.memory, gpu: spec.gpu };
+        if let Err(name) = self.pool.kinds.learn(&spec.custom) {
+            return self.fail(ix, too_many_kinds(&name));
+        }
+        let Some(needs) = self.needs_of(ix) else { return };
         let only = match spec.placement {
             // Made again, it may run anywhere: the executor it was bound to may be what was lost.
             Placement::On { executor, strict: true } if task.is_open() => Some(executor),
@@ -122,8 +136,10 @@ impl Scheduler {
             return self.ready.pop(job, &mut self.jobs[job], class);
         };
         let Some(executor) = self.choose(class, task) else {
+            self.look_ahead(class);
             return self.class_blocked(class);
         };
+        let task = self.meant_for(executor, class, job, task);
         self.ready.pop(job, &mut self.jobs[job], class);
         self.ready.charge_start(&mut self.jobs[job], self.ready.classes[class].shape.needs.cpu_millis);
         self.class_started(class);
@@ -132,7 +148,7 @@ impl Scheduler {
 
     /// Whether a queued task is still to be started and its arguments are still there; if one was lost meanwhile, it
     /// waits anew.
-    fn may_start(&mut self, class: ClassIx, ix: TaskIx) -> bool {
+    pub(crate) fn may_start(&mut self, class: ClassIx, ix: TaskIx) -> bool {
         let Some(task) = self.tasks.get(ix) else { return false };
         if !matches!(task.phase, Phase::Ready(queued) if queued == class) {
             return false; // Cancelled while it was queued, or queued anew elsewhere.

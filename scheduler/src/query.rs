@@ -1,31 +1,16 @@
 //! What the owner may ask. Nothing here changes anything.
 
-use std::collections::{BTreeMap, HashMap};
-
 use fanfold_protocol::{
-    JobId, PartitionId, TaskId,
+    JobId, PartitionId,
     message::Usage,
-    rest::{GraphTask, GraphView, LineageView, Progress, State},
+    rest::{Progress, Stage, State, WaitView},
     value::Output,
 };
 
-use crate::{
-    Scheduler,
-    executor::ExecutorView,
-    interest::Resolved,
-    job::Job,
-    output::{Content, Was},
-    slab::TaskIx,
-    task::{Part, Task},
-};
-
-/// How deep lineage is shown.
-const LINEAGE_DEPTH_MAX: usize = 16;
-/// Nodes of one answer about lineage: inputs of inputs multiply.
-const LINEAGE_NODES_MAX: usize = 10_000;
+use crate::{Scheduler, executor::ExecutorView, interest::Resolved, job::Job};
 
 impl Scheduler {
-    fn job(&self, job: JobId) -> Option<&Job> {
+    pub(crate) fn job(&self, job: JobId) -> Option<&Job> {
         self.jobs.get(*self.job_index.get(&job)?)
     }
 
@@ -42,7 +27,7 @@ impl Scheduler {
             retries: job.retries,
             bytes_read: job.usage.bytes_read,
             bytes_written: job.usage.bytes_written,
-            stages: job.stages.iter().cloned().collect::<BTreeMap<_, _>>(),
+            stages: job.stages.iter().map(stage_of).collect(),
         }
     }
 
@@ -75,6 +60,29 @@ impl Scheduler {
         self.pool.views()
     }
 
+    /// Runnable tasks that no executor has room for, by what they need, the most first.
+    pub fn waiting(&self) -> Vec<WaitView> {
+        let filled = self.ready.filled.iter().filter_map(|&ix| Some((ix, self.ready.classes.get(ix)?)));
+        let mut waiting: Vec<WaitView> = filled
+            .map(|(ix, class)| {
+                let needs = class.shape.needs;
+                let queues = class.jobs.iter().filter_map(|&(_, _, job)| {
+                    self.jobs.get(job)?.queues.iter().find(|queue| queue.class == ix)
+                });
+                WaitView {
+                    tasks: queues.map(|queue| (queue.tasks.len() + queue.again.len()) as u64).sum(),
+                    jobs: class.jobs.len() as u64,
+                    cpu_millis: needs.cpu_millis,
+                    memory: needs.memory,
+                    gpu: needs.gpu,
+                    reason: self.reason_no_room(&needs, class.shape.only),
+                }
+            })
+            .collect();
+        waiting.sort_by_key(|class| std::cmp::Reverse(class.tasks));
+        waiting
+    }
+
     /// The output behind a partition, aliases followed, if it can be read now.
     pub fn output(&self, partition: PartitionId) -> Option<&Output> {
         match self.resolve(self.part_seen(partition)?) {
@@ -82,85 +90,9 @@ impl Scheduler {
             _ => None,
         }
     }
+}
 
-    /// The job's tasks, at most `max`, breadth first from the root and then in the order of calls.
-    pub fn graph(&self, job: JobId, max: usize) -> Option<GraphView> {
-        self.job(job).map(|job| self.graph_of(job, max))
-    }
-
-    pub(crate) fn graph_of(&self, job: &Job, max: usize) -> GraphView {
-        let mut found: Vec<TaskIx> = job.root.into_iter().take(max).collect();
-        let mut next = 0;
-        while let Some(&ix) = found.get(next).filter(|_| found.len() < max) {
-            let room = max - found.len();
-            let children = self.tasks[ix].driver.iter().flat_map(|driver| driver.children.iter().flatten());
-            found.extend(children.take(room));
-            next += 1;
-        }
-        found.sort_by_key(|&ix| self.tasks[ix].ordinal);
-        let ids: HashMap<u32, TaskId> =
-            found.iter().map(|&ix| (self.tasks[ix].ordinal, self.tasks[ix].id)).collect();
-        let tasks = found.iter().map(|&ix| self.graph_task(job, &self.tasks[ix], &ids)).collect();
-        GraphView { tasks, truncated: (found.len() as u64) < job.tasks }
-    }
-
-    fn graph_task(&self, job: &Job, task: &Task, ids: &HashMap<u32, TaskId>) -> GraphTask {
-        let producer = |part: &Part| self.tasks.get(part.task).map(|task| task.id);
-        let mut inputs: Vec<TaskId> = match &task.spec {
-            Some(_) => task.args.iter().filter_map(producer).collect(),
-            None => task.inputs.iter().filter_map(|ordinal| ids.get(ordinal).copied()).collect(),
-        };
-        let mut seen = std::collections::HashSet::new();
-        inputs.retain(|id| seen.insert(*id));
-        GraphTask {
-            id: task.id,
-            parent: task.parent.map(|parent| self.tasks[parent].id),
-            entry: job.stages.get(task.stage as usize).map(|(name, _)| name.clone()).unwrap_or_default(),
-            state: task.state_name().to_owned(),
-            inputs,
-            attempts: task.attempt,
-            output_bytes: task.output_bytes,
-        }
-    }
-
-    /// How a partition was made, as far as its job remembers.
-    pub fn lineage(&self, partition: PartitionId) -> Option<LineageView> {
-        let part = self.part_seen(partition)?;
-        let mut budget = LINEAGE_NODES_MAX;
-        self.lineage_of(part, LINEAGE_DEPTH_MAX, &mut budget)
-    }
-
-    fn lineage_of(&self, part: Part, depth: usize, budget: &mut usize) -> Option<LineageView> {
-        *budget = budget.checked_sub(1)?;
-        let task = self.tasks.get(part.task)?;
-        let inputs = match depth.checked_sub(1) {
-            Some(depth) => {
-                task.args.iter().filter_map(|&input| self.lineage_of(input, depth, budget)).collect()
-            }
-            None => Vec::new(),
-        };
-        Some(LineageView {
-            partition: self.partition_id(part).to_string(),
-            task: self.graph_task(&self.jobs[task.job], task, &HashMap::new()),
-            version: task.spec.as_ref().map_or(fanfold_protocol::Digest([0; 32]), |spec| spec.version),
-            attempt: self.attempt_of(part),
-            inputs,
-        })
-    }
-
-    /// The attempt whose copy is the output's.
-    fn attempt_of(&self, part: Part) -> u32 {
-        let stored = match self.slot(part).map(|slot| &slot.content) {
-            Some(Content::Made(output)) => match output.as_ref() {
-                Output::Stored(stored) => Some(stored),
-                _ => None,
-            },
-            Some(Content::Gone(gone)) => match &gone.was {
-                Was::Stored(stored) => Some(stored),
-                _ => None,
-            },
-            _ => None,
-        };
-        stored.map_or(self.tasks[part.task].attempt, |stored| stored.key.attempt)
-    }
+fn stage_of((name, stage): &(String, Stage)) -> (String, Stage) {
+    let waiting = stage.tasks.saturating_sub(stage.finished).saturating_sub(stage.running);
+    (name.clone(), Stage { waiting, ..stage.clone() })
 }

@@ -4,7 +4,7 @@ use fanfold_protocol::{Code, ExecutorId, JobId};
 
 use crate::{
     Scheduler,
-    executor::{Executor, Resources},
+    executor::{Executor, Kinds, Resources},
     slab::TaskIx,
     task::{Blocked, Cpu, Outcome, Phase},
 };
@@ -75,7 +75,8 @@ impl Scheduler {
     pub(crate) fn needs_of(&self, ix: TaskIx) -> Option<Resources> {
         let task = &self.tasks[ix];
         let spec = task.spec.as_ref()?;
-        Some(Resources { cpu_millis: spec.cpu_millis, memory: task.memory, gpu: spec.gpu })
+        let custom = self.pool.kinds.places(&spec.custom);
+        Some(Resources { cpu_millis: spec.cpu_millis, memory: task.memory, gpu: spec.gpu, custom })
     }
 
     fn reason_not_placed(&self, ix: TaskIx) -> String {
@@ -92,7 +93,7 @@ impl Scheduler {
     }
 
     /// Why nothing of this size starts now.
-    fn reason_no_room(&self, needs: &Resources, only: Option<ExecutorId>) -> String {
+    pub(crate) fn reason_no_room(&self, needs: &Resources, only: Option<ExecutorId>) -> String {
         let all = self.pool.executors.iter().map(|(_, executor)| executor);
         let all: Vec<&Executor> = all.filter(|e| only.is_none_or(|only| only == e.id)).collect();
         if all.is_empty() {
@@ -108,19 +109,19 @@ impl Scheduler {
         if offered.is_empty() {
             return "waits: every executor is leaving".to_owned();
         }
-        if let Some((needed, most)) = shortest(needs, &offered) {
+        if let Some((needed, most)) = shortest(needs, &offered, &self.pool.kinds) {
             let whose = only.map_or("the largest executor".to_owned(), |only| {
                 format!("executor {only}, the only one it may run on,")
             });
             return format!("needs {needed}, {whose} offers {most}");
         }
         let free: Vec<Resources> = all.iter().filter(|e| e.could_fit(needs)).map(|e| e.free()).collect();
-        reason_not_free(needs, &free)
+        reason_not_free(needs, &free, &self.pool.kinds)
     }
 }
 
 /// Why nothing of this size starts where `free` is free, on executors that are large enough.
-fn reason_not_free(needs: &Resources, free: &[Resources]) -> String {
+fn reason_not_free(needs: &Resources, free: &[Resources], kinds: &Kinds) -> String {
     let (cpus, memory) = (cpus(needs.cpu_millis), size(needs.memory));
     if free.is_empty() {
         return format!("needs {cpus} with {memory}, and no executor offers both");
@@ -135,15 +136,18 @@ fn reason_not_free(needs: &Resources, free: &[Resources]) -> String {
             size(most)
         );
     }
-    match shortest(needs, free) {
+    match shortest(needs, free, kinds) {
         Some(_) if free.iter().all(|free| free.gpu < needs.gpu) => "waits for a gpu".to_owned(),
+        Some((needed, _)) if free.iter().any(|free| free.cpu_millis >= needs.cpu_millis) => {
+            format!("waits for {needed} to be free")
+        }
         Some(_) => format!("waits for {cpus} to be free"),
         None => format!("waits for {cpus} and {memory} to be free on one executor"),
     }
 }
 
 /// A resource of which none of `there` has what is needed: how much is needed, and the most there is.
-fn shortest(needs: &Resources, there: &[Resources]) -> Option<(String, String)> {
+fn shortest(needs: &Resources, there: &[Resources], kinds: &Kinds) -> Option<(String, String)> {
     let cpu_millis = there.iter().map(|there| there.cpu_millis).max()?;
     let memory = there.iter().map(|there| there.memory).max()?;
     let gpu = there.iter().map(|there| there.gpu).max()?;
@@ -153,7 +157,13 @@ fn shortest(needs: &Resources, there: &[Resources]) -> Option<(String, String)> 
     if needs.memory > memory {
         return Some((format!("{} of memory", size(needs.memory)), size(memory)));
     }
-    (needs.gpu > gpu).then(|| (count(f64::from(needs.gpu), "gpu"), gpu.to_string()))
+    if needs.gpu > gpu {
+        return Some((count(f64::from(needs.gpu), "gpu"), gpu.to_string()));
+    }
+    needs.custom.iter().enumerate().find_map(|(place, needed)| {
+        let most = there.iter().map(|there| there.custom[place]).max()?;
+        (*needed > most).then(|| (format!("{needed} of `{}`", kinds.name(place)), most.to_string()))
+    })
 }
 
 fn cpus(millis: u32) -> String {

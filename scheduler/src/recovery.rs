@@ -35,8 +35,18 @@ impl Scheduler {
     pub(crate) fn lost(&mut self, attempt: AttemptId, key: StoredKey) {
         let Some(ix) = self.current(attempt).or_else(|| self.backed_up_by(attempt)) else { return };
         let job = self.tasks[ix].job;
+        if key.is_memo() {
+            let parts = self.reused_as(job, &key);
+            return parts.into_iter().for_each(|part| self.lost_copy(part, key));
+        }
         let known = self.part_seen(key.partition).filter(|part| self.tasks[part.task].job == job);
-        let Some(part) = known else { return };
+        if let Some(part) = known {
+            self.lost_copy(part, key);
+        }
+    }
+
+    fn lost_copy(&mut self, part: Part, key: StoredKey) {
+        let job = self.tasks[part.task].job;
         let gone: Option<Stored> = match self.slot_mut(part).map(|slot| &mut slot.content) {
             Some(Content::Made(output)) => match output.as_ref() {
                 Output::Stored(stored) if stored.key == key => Some(stored.clone()),

@@ -208,6 +208,9 @@ impl Scheduler {
 
     /// `may_be_stored`: the object store may have a copy even if it is not known to.
     pub(crate) fn free_stored(&mut self, stored: &Stored, may_be_stored: bool) {
+        if stored.key.is_memo() {
+            return; // The data of an entry answers other jobs' calls, too: it is the owner's.
+        }
         match stored.at.filter(|&at| self.pool.find(at).is_some()) {
             Some(executor) => self.free_at(executor, stored.key),
             None if stored.durable || may_be_stored => self.frees_stored.push(stored.key),
@@ -284,7 +287,8 @@ impl Scheduler {
         }
         let args = std::mem::take(&mut task.args);
         let held = std::mem::replace(&mut task.args_held, false);
-        let mut inputs: Vec<u32> = args.iter().map(|part| self.tasks[part.task].ordinal).collect();
+        let mut inputs: Vec<(u32, u32)> =
+            args.iter().map(|part| (self.tasks[part.task].ordinal, part.output)).collect();
         inputs.sort_unstable();
         inputs.dedup();
         self.tasks[ix].inputs = inputs.into();

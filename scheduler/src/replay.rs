@@ -9,7 +9,7 @@ use crate::{
     Scheduler,
     output::{Content, Slot},
     slab::{JobIx, TaskIx},
-    task::{Flags, Outcome, Part, Phase, Task, put_index},
+    task::{Flags, Outcome, Part, Phase, Task, Trace, put_index},
 };
 
 impl Scheduler {
@@ -79,6 +79,9 @@ impl Scheduler {
             flags: Flags::default(),
             output_bytes: 0,
             inputs: Box::default(),
+            memo: None,
+            version: u32::MAX,
+            trace: Trace::default(),
         });
         self.task_index.insert(id, ix);
         if let Some(parent) = parent {

@@ -9,7 +9,6 @@ use fanfold_protocol::{
 
 use crate::{
     Scheduler,
-    executor::Resources,
     interest::Resolved,
     placement::needed_args,
     ready::Ready,
@@ -20,16 +19,26 @@ use crate::{
 impl Scheduler {
     /// Starts an attempt of a queued task on an executor with room for it.
     pub(crate) fn start(&mut self, ix: TaskIx, executor: ExecutorIx) {
-        let Some(spec) = &self.tasks[ix].spec else { return };
-        let charge = Resources { cpu_millis: spec.cpu_millis, memory: self.tasks[ix].memory, gpu: spec.gpu };
+        let Some(charge) = self.needs_of(ix) else { return };
+        let memo = self.tasks[ix].spec.as_ref().is_some_and(|spec| spec.memo);
         self.pool.start(executor, &charge);
         let task = &mut self.tasks[ix];
         let again = task.attempt > 0;
+        // What it had from an equal call is lost: it runs after all.
+        let reused = !again && task.is_committed() && memo;
         task.attempt += 1;
         let number = task.attempt;
         task.phase = Phase::Running(Box::new(Run::new(number, executor, charge, self.now_ms)));
+        if task.trace.begun_ms == 0 {
+            task.trace.begun_ms = self.now_ms;
+        }
         let generator = task.is_generator();
-        self.job_of(ix).retries += u64::from(again);
+        if again {
+            self.count_retry(ix);
+        }
+        if reused && let Some(stage) = self.stage_of(ix) {
+            stage.reused = stage.reused.saturating_sub(1);
+        }
         self.attempt_entered(ix);
         self.send_run(ix, number, executor);
         if generator {
@@ -40,13 +49,28 @@ impl Scheduler {
         }
     }
 
+    /// The counts of the task's stage.
+    pub(crate) fn stage_of(&mut self, ix: TaskIx) -> Option<&mut fanfold_protocol::rest::Stage> {
+        let stage = self.tasks[ix].stage;
+        self.job_of(ix).stage_mut(stage)
+    }
+
+    /// Counts an attempt beyond the first.
+    pub(crate) fn count_retry(&mut self, ix: TaskIx) {
+        self.job_of(ix).retries += 1;
+        if let Some(stage) = self.stage_of(ix) {
+            stage.retries += 1;
+        }
+    }
+
     /// Counts an attempt that starts.
     pub(crate) fn attempt_entered(&mut self, ix: TaskIx) {
-        let stage = self.tasks[ix].stage;
+        let (stage, now_ms) = (self.tasks[ix].stage, self.now_ms);
         let job = self.job_of(ix);
         job.running += 1;
         if let Some(stage) = job.stage_mut(stage) {
             stage.running += 1;
+            stage.started_at_ms.get_or_insert(now_ms);
         }
         self.cpu_gained(ix);
     }
@@ -250,6 +274,9 @@ impl Scheduler {
             None => {}
         }
         self.attempt_left(ix, &run);
+        if let Some(executor) = self.pool.executors.get(run.executor) {
+            self.tasks[ix].trace.executor = Some(executor.id);
+        }
         if let Some(backup) = run.backup.take() {
             self.stop_backup_run(ix, &backup);
         }

@@ -11,10 +11,10 @@ use std::{
 };
 
 use fanfold_protocol::{
-    AttemptId, ExecutorId, JobId, PartitionId, TaskId,
+    AttemptId, Digest, ExecutorId, JobId, PartitionId, TaskId,
     message::{FromExecutor, ToExecutor},
     record::Record,
-    value::StoredKey,
+    value::{Output, StoredKey},
 };
 
 use crate::{
@@ -44,6 +44,8 @@ pub struct Scheduler {
     pub(crate) ready: Ready,
     pub(crate) timers: Timers,
     pub(crate) holdings: Holdings,
+    /// What memoised calls made, by key, as far as the owner told.
+    pub(crate) memos: HashMap<Digest, Vec<Output>>,
     pub(crate) agenda: VecDeque<Work>,
     /// How many [`Work::Nest`] are in the agenda.
     pub(crate) nests_due: usize,
@@ -108,6 +110,7 @@ impl Scheduler {
             ready: Ready::default(),
             timers: Timers::default(),
             holdings: Holdings::default(),
+            memos: HashMap::new(),
             agenda: VecDeque::new(),
             nests_due: 0,
             frees: BTreeMap::new(),
@@ -148,6 +151,8 @@ impl Scheduler {
                     self.end_job(job, Err(error));
                 }
             }
+            Event::Memo { key, outputs: Some(outputs) } => drop(self.memos.insert(key, outputs)),
+            Event::Memo { key, outputs: None } => drop(self.memos.remove(&key)),
             Event::Tick => {}
         }
     }
@@ -165,7 +170,7 @@ impl Scheduler {
             _ => {}
         }
         match message {
-            FromExecutor::Submit { .. } | FromExecutor::Left => {}
+            FromExecutor::Submit { .. } | FromExecutor::Logs { .. } | FromExecutor::Left => {}
             FromExecutor::Wait { attempt, wait, on, count, timeout_ms } => {
                 self.wait(attempt, wait, &on, count, timeout_ms);
             }

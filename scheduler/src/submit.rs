@@ -136,6 +136,7 @@ impl Scheduler {
         if self.tasks[ix].stage == u32::MAX {
             self.count_task(ix, &spec.entry);
         }
+        self.tasks[ix].version = self.jobs[job].version(spec.version);
         let mut yielded = Vec::new();
         if spec.generator && self.tasks[ix].outputs.is_empty() {
             self.recall_yields(ix, &mut yielded);

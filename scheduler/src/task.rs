@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fanfold_protocol::{AttemptId, Digest, Error, TaskId, call::TaskSpec, value::StoredKey};
+use fanfold_protocol::{AttemptId, Digest, Error, ExecutorId, TaskId, call::TaskSpec, value::StoredKey};
 
 use crate::{
     executor::Resources,
@@ -73,8 +73,24 @@ pub(crate) struct Task {
     pub flags: Flags,
     /// Bytes of its outputs when committed.
     pub output_bytes: u64,
-    /// Producers of its arguments by ordinal, kept for the graph when `spec` is gone.
-    pub inputs: Box<[u32]>,
+    /// Its arguments by ordinal of the task and output, kept for the graph when `spec` is gone.
+    pub inputs: Box<[(u32, u32)]>,
+    /// What makes it equal to other memoised calls, once its arguments were there.
+    pub memo: Option<Box<Digest>>,
+    /// Index into the job's versions.
+    pub version: u32,
+    pub trace: Trace,
+}
+
+/// When and where a task ran, for the graph. Nothing is decided by it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Trace {
+    /// When its first attempt began; 0: none has in this epoch.
+    pub begun_ms: u64,
+    /// When it settled; 0: it has not in this epoch.
+    pub settled_ms: u64,
+    /// Where its last attempt ended.
+    pub executor: Option<ExecutorId>,
 }
 
 /// Rare facts about a task.

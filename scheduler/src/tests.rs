@@ -3,6 +3,7 @@
 mod backup;
 mod failure;
 mod members;
+mod memo;
 mod placement;
 mod recovery;
 mod references;

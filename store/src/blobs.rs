@@ -1,7 +1,7 @@
-//! Components, compiled code, function versions, and a job's input and logs: whole objects, read and written at once.
+//! Components, compiled code, function versions, and a job's input, logs and graph: whole objects, read and written at once.
 //!
 //! Components are checked against their digest when read. Compiled code is checked by its maker's signature. Versions,
-//! inputs and logs are *sealed*: eight bytes at the end hold a mark and the crc32c of what precedes them.
+//! inputs, logs and graphs are *sealed*: eight bytes at the end hold a mark and the crc32c of what precedes them.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -150,7 +150,21 @@ impl Store {
         self.backend().get(&path).await?.map(|sealed| unseal(&path, sealed)).transpose()
     }
 
-    /// Removes everything of a job: input, logs and partitions.
+    /// Stores the task graph of a job that ends. Not synced: it may be lost with the machine's power.
+    pub async fn put_graph(&self, job: JobId, graph: Bytes) -> Result<(), Error> {
+        self.backend().put_unsynced(&paths::graph(job), seal(graph)).await
+    }
+
+    /// The stored task graph of a job.
+    ///
+    /// # Errors
+    /// `lost` / `corrupt`.
+    pub async fn graph(&self, job: JobId) -> Result<Option<Bytes>, Error> {
+        let path = paths::graph(job);
+        self.backend().get(&path).await?.map(|sealed| unseal(&path, sealed)).transpose()
+    }
+
+    /// Removes everything of a job: input, logs, graph and partitions.
     pub async fn remove_job(&self, job: JobId) -> Result<(), Error> {
         self.backend().delete_below(&paths::job(job)).await
     }

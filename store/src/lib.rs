@@ -10,25 +10,31 @@
 
 mod backend;
 mod blobs;
+mod cluster;
 mod directory;
 mod errors;
 pub mod failpoint;
 pub mod members;
+pub mod mirror;
 pub mod journal;
 pub mod objects;
 pub mod partitions;
 pub mod paths;
+mod redis_client;
 mod requests;
 mod root;
 mod s3;
 pub mod shared_log;
+mod upload;
 mod url;
 #[cfg(feature = "test-support")]
 pub mod testing;
 
+pub use directory::read::read_at;
 pub use failpoint::Failpoint;
 pub use journal::{Clock, Journal};
 pub use members::Members;
+pub use mirror::Mirror;
 pub use objects::Objects;
 pub use partitions::{Index, Partitions};
 pub use requests::Requests;

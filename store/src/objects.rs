@@ -5,33 +5,27 @@
 
 use std::{
     ops::Range,
+    pin::pin,
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use fanfold_protocol::{
     Code, Error, Kind, limit,
     rest::{ObjectView, Page},
     value::ObjectRange,
 };
 use futures::{Stream, StreamExt as _};
-use object_store::MultipartUpload;
 
 use crate::{
     backend::{Backend, bare},
     directory::read::Meta,
-    errors::storage,
-    paths,
+    paths, upload,
 };
 
 /// An object's bytes in pieces of at most 1 MiB (other stores: as they come).
 pub type ObjectStream = futures::stream::BoxStream<'static, Result<Bytes, Error>>;
 
-/// Bytes of one part of an upload, and of an object that is written in one request. S3 wants at least 5 MiB; two are
-/// in memory at a time.
-const PART_BYTES: usize = 8 << 20;
-/// Pieces of a body shorter than this are copied together: the copy is cheaper than a write of its own.
-const TINY_BYTES: usize = 4 << 10;
 /// Objects in one page of a listing, whatever was asked for.
 pub const LIST_LIMIT_MAX: usize = 10_000;
 
@@ -54,24 +48,13 @@ impl Objects {
     pub async fn put(
         &self,
         key: &str,
-        mut body: impl Stream<Item = Result<Bytes, Error>> + Send + Unpin,
+        body: impl Stream<Item = Result<Bytes, Error>> + Send + Unpin,
     ) -> Result<ObjectView, Error> {
         let path = paths::object(self.backend.layout(), key)?;
-        let mut total = 0;
-        let first = Part::gather(&mut body, &mut total).await?;
-        let etag = if first.last {
-            self.backend.put(&path, first.pieces.into_iter().collect()).await?
-        } else {
-            let mut upload = self.backend.multipart(&path).await?;
-            match send_parts(&mut *upload, first, &mut body, &mut total, &path).await {
-                Ok(etag) => etag,
-                Err(e) => {
-                    // What remains where this fails too is swept up, by the next open or the bucket's own rule.
-                    let _ = upload.abort().await;
-                    return Err(e);
-                }
-            }
-        };
+        let counted = body.scan(0, |total, piece| {
+            futures::future::ready(Some(piece.and_then(|piece| within(total, piece))))
+        });
+        let (etag, total) = upload::put(&self.backend, &path, pin!(counted)).await?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let etag = bare(etag.as_deref().unwrap_or_default()).to_owned();
         Ok(ObjectView { key: key.to_owned(), bytes: total, etag, modified_at_ms: now.as_millis() as u64 })
@@ -144,82 +127,15 @@ impl Objects {
     }
 }
 
-/// Some of a body: pieces as they came, not copied unless they are tiny.
-#[derive(Default)]
-struct Part {
-    pieces: Vec<Bytes>,
-    /// Tiny pieces being joined: a client that sends a byte at a time must not cost a piece for each.
-    tiny: BytesMut,
-    bytes: usize,
-    /// Whether the body ends with it.
-    last: bool,
-}
-
-impl Part {
-    /// Takes at least [`PART_BYTES`] from a body, or what is left of it. `total` counts and caps the whole body.
-    async fn gather(
-        body: &mut (impl Stream<Item = Result<Bytes, Error>> + Unpin),
-        total: &mut u64,
-    ) -> Result<Self, Error> {
-        let mut part = Self::default();
-        while part.bytes < PART_BYTES {
-            let Some(piece) = body.next().await.transpose()? else {
-                part.last = true;
-                break;
-            };
-            *total += piece.len() as u64;
-            if *total > limit::OBJECT_BYTES_MAX {
-                let max = limit::OBJECT_BYTES_MAX >> 30;
-                let message =
-                    format!("an object has at most {max} GiB; put larger data in as several objects");
-                return Err(Error::new(Kind::Invalid, Code::BodyTooLarge, message));
-            }
-            part.push(piece);
-        }
-        part.join();
-        Ok(part)
+/// Caps a body as its pieces come.
+fn within(total: &mut u64, piece: Bytes) -> Result<Bytes, Error> {
+    *total += piece.len() as u64;
+    if *total <= limit::OBJECT_BYTES_MAX {
+        return Ok(piece);
     }
-
-    /// What follows the last part.
-    fn end() -> Self {
-        Self { last: true, ..Self::default() }
-    }
-
-    fn push(&mut self, piece: Bytes) {
-        self.bytes += piece.len();
-        if piece.len() < TINY_BYTES {
-            self.tiny.extend_from_slice(&piece);
-            return;
-        }
-        self.join();
-        self.pieces.push(piece);
-    }
-
-    fn join(&mut self) {
-        if !self.tiny.is_empty() {
-            self.pieces.push(self.tiny.split().freeze());
-        }
-    }
-}
-
-/// Sends a body's parts, each while the next one is gathered; the new object's etag.
-async fn send_parts(
-    upload: &mut dyn MultipartUpload,
-    first: Part,
-    body: &mut (impl Stream<Item = Result<Bytes, Error>> + Unpin),
-    total: &mut u64,
-    path: &object_store::path::Path,
-) -> Result<Option<String>, Error> {
-    let failed = |e| storage("write", path, &e);
-    let mut part = first;
-    // A body that ends with a whole part has nothing left for another: stores refuse empty ones.
-    while !part.pieces.is_empty() {
-        let sending = upload.put_part(part.pieces.into_iter().collect());
-        let sending = async { sending.await.map_err(failed) };
-        let next = async { if part.last { Ok(Part::end()) } else { Part::gather(body, total).await } };
-        ((), part) = futures::try_join!(sending, next)?;
-    }
-    Ok(upload.complete().await.map_err(failed)?.e_tag)
+    let max = limit::OBJECT_BYTES_MAX >> 30;
+    let message = format!("an object has at most {max} GiB; put larger data in as several objects");
+    Err(Error::new(Kind::Invalid, Code::BodyTooLarge, message))
 }
 
 fn view(key: String, meta: Meta) -> ObjectView {

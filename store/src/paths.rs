@@ -7,13 +7,16 @@
 //! | `version/<xx>/<digest>.json` | once | version digest | a sealed `FunctionVersion` as JSON |
 //! | `job/<xx>/<job>/input` | once, before the job is accepted | job | its sealed input, if over 64 KiB |
 //! | `job/<xx>/<job>/logs` | replaced whole, unsynced | job | sealed NDJSON of its attempts' logs |
+//! | `job/<xx>/<job>/graph` | once, unsynced | job | its sealed task graph after its end, if it had more than one task |
 //! | `job/<xx>/<job>/part/<task>.<output>.<epoch>.<attempt>` | once per attempt | [`StoredKey`] | data and footer of a partition |
+//! | `job/<xx>/<entry>/part/<entry>.<output>.0.0` | once, copied | [`StoredKey::of_memo`] | the same of a memoised call, for all jobs |
 //! | `objects/<key>` | replaced whole | what the user chose | what the user put |
 //! | `epoch/<shard>/<n>` | created only, never removed | shard, epoch | the claiming writer's id |
 //! | `log/<shard>/<seq>.seg` | created only, removed long after a checkpoint | shard, sequence number | a journal segment |
 //! | `checkpoint/<shard>/<seq>` | created only, removed long after the next one | shard, last segment it covers | a compacted journal |
 //! | `registry/<log>/<seq>` | created only, never removed | shared log, sequence number | an entry of it |
 //! | `registry/<log>/checkpoint-<seq>` | created only, never removed | shared log, last entry it covers | its compacted state |
+//! | `agreed/<name>` | created only | a question | the answer of whoever was asked first |
 //! | `FORMAT` | created only | | the version of this layout |
 //! | `secret/signing-key` | created only | | 32 random bytes |
 //!
@@ -25,7 +28,7 @@ use fanfold_protocol::{Digest, Error, JobId, limit, value::StoredKey};
 use object_store::path::Path;
 
 /// Folders a store writes to; a directory may hold other things beside them.
-pub(crate) const FOLDERS: [&str; 10] = [
+pub(crate) const FOLDERS: [&str; 11] = [
     "component",
     "compiled",
     "version",
@@ -35,6 +38,7 @@ pub(crate) const FOLDERS: [&str; 10] = [
     "log",
     "checkpoint",
     "registry",
+    "agreed",
     "secret",
 ];
 
@@ -88,9 +92,22 @@ pub(crate) fn logs(job: JobId) -> Path {
     self::job(job).join("logs")
 }
 
+pub(crate) fn graph(job: JobId) -> Path {
+    self::job(job).join("graph")
+}
+
 pub(crate) fn partition(key: StoredKey) -> Path {
     let StoredKey { job, partition, epoch, attempt } = key;
     self::job(job).join("part").join(format!("{partition}.{epoch}.{attempt}"))
+}
+
+pub(crate) fn agreed(name: &str) -> Path {
+    path(format!("agreed/{name}"))
+}
+
+/// The folder of all shards' epochs.
+pub(crate) fn shards() -> Path {
+    path("epoch".to_owned())
 }
 
 pub(crate) fn epochs(shard: &str) -> Path {

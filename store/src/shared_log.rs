@@ -21,7 +21,6 @@ use bytes::Bytes;
 use fanfold_protocol::{Code, Error, Kind as ErrorKind, record::Record};
 use futures::future::try_join_all;
 use object_store::path::Path;
-use rand::Rng as _;
 use uuid::Uuid;
 
 use crate::{
@@ -155,7 +154,7 @@ impl SharedLog {
             let Some(pause) = pauses.next() else {
                 return Err(unknown.context("it is not known whether the entry is recorded"));
             };
-            tokio::time::sleep(pause.mul_f64(rand::rng().random_range(0.5..1.5))).await;
+            tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..1.5))).await;
         }
     }
 

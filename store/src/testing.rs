@@ -170,6 +170,11 @@ fn after<T>(fault: Option<Fault>, answer: T) -> Result<T> {
     if fault == Some(Fault::AnswerLost) { Err(injected(std::io::ErrorKind::TimedOut)) } else { Ok(answer) }
 }
 
+/// A store in memory that takes itself for one that several processes share; clones of the handle are the processes.
+pub fn shared_memory() -> Store {
+    Store::over(Backend::remote(Arc::new(InMemory::new())))
+}
+
 /// A store in memory that fails on request.
 pub fn faulty_memory() -> (Store, Faults) {
     let faults = Faults::new();

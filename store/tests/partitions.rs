@@ -9,6 +9,7 @@ use fanfold_store::{
     partitions::{UNIT_BYTES, slice},
     testing::{self, Fault, Operation},
 };
+use futures::StreamExt as _;
 use proptest::{prelude::*, strategy::ValueTree as _};
 use support::key;
 
@@ -61,6 +62,14 @@ async fn what_was_put_can_be_read(store: Store) {
         assert!(store.requests().get - gets <= 1);
         assert_eq!(slice(&blocks, from.min(to)..to), read);
     }
+    // From a stream, the object is the same.
+    let stream = |pieces: &[Bytes]| futures::stream::iter(pieces.to_vec()).map(Ok);
+    store.partitions().put_stream(key(3), stream(&blocks), &index).await.unwrap();
+    assert_eq!(store.partitions().index(key(3)).await.unwrap(), index);
+    assert_eq!(store.partitions().read(key(3), &index, 0..length).await.unwrap(), data);
+    let cut = store.partitions().put_stream(key(4), stream(&blocks[1..]), &index).await;
+    assert_eq!(cut.unwrap_err().code, Code::Internal);
+    assert_eq!(store.partitions().index(key(4)).await.unwrap_err().kind, Kind::NotFound);
     let other = Index::of(b"other");
     assert_eq!(store.partitions().put(key(2), blocks, &other).await.unwrap_err().code, Code::Internal);
 }

@@ -8,3 +8,4 @@ pub mod redis;
 pub mod s3;
 pub mod signal;
 pub mod sim;
+pub mod wordcount;

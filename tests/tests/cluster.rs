@@ -1,71 +1,12 @@
 //! A cluster of real processes: what users do works as on one machine, and goes on when processes are killed.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
 use fanfold_tests::{
     cluster::{Cluster, joined},
     platform::Platform,
+    wordcount::{begin, check, ended, put_text},
 };
-use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
-use serde_json::{Value, json};
-
-/// Puts text in as objects; the counts of its words.
-async fn put_text(gateway: &Platform, objects: usize) -> BTreeMap<String, u64> {
-    let mut rng = StdRng::seed_from_u64(17);
-    let mut counts = BTreeMap::new();
-    for object in 0..objects {
-        let mut text = String::new();
-        for _ in 0..20_000 {
-            // Frequent and rare words, as in real text.
-            let most = rng.random_range(1..3000);
-            let word = format!("w{}", rng.random_range(0..most));
-            text.push_str(&word);
-            text.push(' ');
-            *counts.entry(word).or_default() += 1;
-        }
-        gateway.send("PUT", &format!("/v1/objects/text/{object}"), &[], text).await.expect(201);
-    }
-    counts
-}
-
-async fn ended(gateway: &Platform, job: &str) -> Value {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    loop {
-        // While its gateway is down there is no answer.
-        if let Ok(answer) = gateway.try_send("GET", &format!("/v1/jobs/{job}?wait=1s"), &[], "").await {
-            let view = answer.expect(200).json();
-            if matches!(view["state"].as_str(), Some("succeeded" | "failed" | "cancelled")) {
-                return view;
-            }
-            assert!(Instant::now() < deadline, "{view:#}");
-        }
-    }
-}
-
-async fn begin_wordcount(gateway: &Platform) -> String {
-    let input = json!({ "prefix": "text/", "split_bytes": 100_000, "reducers": 8, "top": 50 }).to_string();
-    let body =
-        json!({ "function": "wordcount", "input": serde_json::from_str::<Value>(&input).expect("JSON") });
-    let answer = gateway
-        .send("POST", "/v1/jobs", &[("content-type", "application/json")], body.to_string())
-        .await
-        .expect(202);
-    answer.json()["id"].as_str().expect("an id").to_owned()
-}
-
-async fn check_counts(gateway: &Platform, job: &str, counts: &BTreeMap<String, u64>) {
-    let view = ended(gateway, job).await;
-    assert_eq!(view["state"], "succeeded", "{view:#}");
-    let report = gateway.get(&format!("/v1/invocations/{job}/output")).await.expect(200).json();
-    assert_eq!(report["words"], counts.values().sum::<u64>());
-    assert_eq!(report["distinct"], counts.len());
-    for row in report["top"].as_array().expect("rows") {
-        assert_eq!(counts[row["word"].as_str().expect("a word")], row["count"].as_u64().expect("a count"));
-    }
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_run_on_executors_of_other_processes() {
@@ -109,16 +50,16 @@ async fn a_job_survives_its_executors_and_its_gateway() {
     let counts = put_text(&gateway, 30).await;
 
     // Undisturbed first, so that what follows is known to have something to disturb.
-    let job = begin_wordcount(&gateway).await;
-    check_counts(&gateway, &job, &counts).await;
+    let job = begin(&gateway).await;
+    check(&gateway, &job, &counts).await;
 
-    let job = begin_wordcount(&gateway).await;
+    let job = begin(&gateway).await;
     for round in 5..=8 {
         tokio::time::sleep(Duration::from_millis(60)).await;
         executors.remove(0).kill();
         executors.push(cluster.executor(&format!("e{round}"), &[]));
     }
-    check_counts(&gateway, &job, &counts).await;
+    check(&gateway, &job, &counts).await;
 
     // A result that is too large for the journal stays readable when its executor joins the next gateway.
     let large = vec![7; 300_000];
@@ -126,18 +67,18 @@ async fn a_job_survives_its_executors_and_its_gateway() {
     let kept = kept["id"].as_str().expect("an id");
     assert_eq!(ended(&gateway, kept).await["state"], "succeeded");
 
-    let job = begin_wordcount(&gateway).await;
+    let job = begin(&gateway).await;
     tokio::time::sleep(Duration::from_millis(150)).await;
     gateway.kill();
     let gateway = cluster.gateway("g0");
-    check_counts(&gateway, &job, &counts).await;
+    check(&gateway, &job, &counts).await;
     let output = gateway.get(&format!("/v1/invocations/{kept}/output")).await.expect(200);
     assert_eq!(output.body, large);
 
     // An executor that is told to stop hands over what it has.
-    let job = begin_wordcount(&gateway).await;
+    let job = begin(&gateway).await;
     executors.remove(0).terminate();
-    check_counts(&gateway, &job, &counts).await;
+    check(&gateway, &job, &counts).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

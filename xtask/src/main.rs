@@ -1,4 +1,4 @@
-//! Every command a contributor needs, and what CI runs: `cargo xtask demo | test | bench | lint | build`.
+//! Every command a contributor needs, and what CI runs: `cargo xtask demo | test | bench | lint | services | build`.
 //!
 //! Installs what is missing (through rustup, and apt where it runs as root on Debian) or says how to.
 
@@ -9,6 +9,7 @@ mod foreign;
 mod lint;
 mod native;
 mod platform;
+mod services;
 mod shell;
 mod test;
 
@@ -20,6 +21,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   test [FILTER]   install what tests need, build, run every test
   bench NAME      run a benchmark (JSON lines on stdout): hello, cold, density, tasks, wordcount, remote-call, recover, or all
   lint            formatting, clippy, documentation and dependency rules
+  services [stop] an S3 server and a Redis to try a cluster with; prints what to export
   build           build the `fanfold` binary and the functions";
 
 fn main() -> ExitCode {
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
         Some("test") => test::run(rest),
         Some("bench") => bench::run(rest),
         Some("lint") => lint::run(),
+        Some("services") => services::run(rest),
         Some("build") => build::all().map(|_| ()),
         _ => {
             eprintln!("{USAGE}");

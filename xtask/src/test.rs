@@ -44,7 +44,7 @@ pub fn run(filter: &[String]) -> Result<()> {
 
 /// Tests start Redis servers of their own: only the program has to be there. Beside it comes the library with which they
 /// put clocks wrong; where it is missing, those tests say that they were skipped.
-fn ensure_redis() -> Result<()> {
+pub fn ensure_redis() -> Result<()> {
     if has("redis-server", &["--version"]) {
         return Ok(());
     }

@@ -73,7 +73,7 @@ pub fn run(args: &Args, out: Output) -> Result<(), Failure> {
     args.common.check()?;
     // Unique without asking anybody: two of 63 random bits meet once in a very long time.
     let id = ExecutorId(rand::random::<u64>() >> 1);
-    let config = args.capacity.executor(id)?;
+    let config = args.capacity.executor(id, std::env::temp_dir())?;
     up::start_log(&args.common.log)?;
     up::raise_open_files();
     let runtime = runtime("executor")?;
@@ -106,7 +106,7 @@ async fn start(args: &Args, config: fanfold_executor::Config, out: Output) -> Re
     let (id, slots, memory) = (config.executor, config.slots, config.memory);
     let executor = Executor::start(config, store).await.map_err(not_started)?;
     let server = Server::start(args.peer, executor.clone()).await.map_err(not_started)?;
-    let peer = advertised(args.advertise.as_ref(), server.address())?;
+    let peer = advertised(args.advertise.as_ref(), server.address(), "--advertise HOST:PORT")?;
     let name = args.name.clone().unwrap_or_else(|| id.to_string());
     let links = Arc::new(Links::new(executor.clone(), name.clone(), peer.clone()));
     links.want(&fixed(args));

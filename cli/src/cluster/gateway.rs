@@ -6,12 +6,8 @@ use fanfold_gateway::{
     Gateway,
     cluster::{Executors, RemoteLane},
 };
-use fanfold_protocol::{
-    Error,
-    cluster::{Member, Role, ShardLease},
-    link::{PROTOCOL, ShardName},
-};
-use fanfold_store::members::{Announcement, Members, View};
+use fanfold_protocol::{Error, cluster::Role, link::ShardName};
+use fanfold_store::members::{Members, View};
 use serde_json::json;
 
 use super::{Common, advertised, not_started};
@@ -49,6 +45,9 @@ pub struct Args {
     /// HOST:PORT that executors are told to dial [default: --peer]
     #[arg(long)]
     advertise: Option<String>,
+    /// Where other gateways reach this one, as http://HOST:PORT [default: --listen]
+    #[arg(long)]
+    advertise_url: Option<String>,
     #[command(flatten)]
     access: Access,
 }
@@ -63,7 +62,7 @@ pub fn run(args: &Args, out: Output) -> Result<(), Failure> {
     let runtime = runtime("gateway")?;
     let ended: Result<Option<Error>, Failure> = runtime.block_on(async {
         let mut signals = Signals::listen()?;
-        let (gateway, announced) = tokio::select! {
+        let gateway = tokio::select! {
             started = start(args, token, out) => started?,
             signal = signals.next() => {
                 tracing::info!(signal, "stopped before it was ready");
@@ -71,14 +70,8 @@ pub fn run(args: &Args, out: Output) -> Result<(), Failure> {
             }
         };
         let failed = serve(&gateway, &mut signals).await;
-        let stop = async {
-            if let Some(announced) = announced {
-                announced.withdraw().await;
-            }
-            gateway.shutdown().await;
-        };
         tokio::select! {
-            () = stop => Ok(failed),
+            () = gateway.shutdown() => Ok(failed),
             signal = signals.next() => {
                 tracing::warn!(signal, "aborting");
                 std::process::exit(ABORTED);
@@ -92,11 +85,7 @@ pub fn run(args: &Args, out: Output) -> Result<(), Failure> {
     }
 }
 
-async fn start(
-    args: &Args,
-    token: Option<String>,
-    out: Output,
-) -> Result<(Gateway, Option<Announcement>), Failure> {
+async fn start(args: &Args, token: Option<String>, out: Output) -> Result<Gateway, Failure> {
     let members = args.common.members().await.map_err(not_started)?;
     if let Some(members) = &members {
         be_alone(members, &args.name).await?;
@@ -106,28 +95,26 @@ async fn start(
         shard: args.name.clone(),
         listen: args.listen,
         token,
+        mirror: args.common.mirror().map_err(not_started)?,
         ..fanfold_gateway::Config::default()
     };
     let executors = Executors::default();
     let lane = Arc::new(RemoteLane::new(executors.clone()));
-    let mut gateway = Gateway::start(config, store, lane, Vec::new()).await.map_err(not_started)?;
+    let started = Gateway::start(config, store, lane, Vec::new(), members).await;
+    let mut gateway = started.map_err(not_started)?;
     let peer = gateway.listen(args.peer, executors).await.map_err(not_started)?;
-    let (url, peer) =
-        (format!("http://{}", gateway.local_addr()), advertised(args.advertise.as_ref(), peer)?);
-    let announced = members.map(|members| {
-        members.announce(Member {
-            id: rand::random(),
-            role: Role::Gateway,
-            name: args.name.as_str().to_owned(),
-            url: url.clone(),
-            peer: peer.clone(),
-            protocol: PROTOCOL,
-            shards: vec![ShardLease { name: args.name.as_str().to_owned(), epoch: gateway.epoch() }],
-        })
-    });
+    let peer = advertised(args.advertise.as_ref(), peer, "--advertise HOST:PORT")?;
+    let here = gateway.local_addr();
+    let url = match &args.advertise_url {
+        Some(url) => url.trim_end_matches('/').to_owned(),
+        // Alone, nobody needs to reach it but its clients, who know where it is.
+        None if args.common.redis.is_none() => format!("http://{here}"),
+        None => format!("http://{}", advertised(None, here, "--advertise-url http://HOST:PORT")?),
+    };
+    gateway.join(url.clone(), peer.clone());
     let told = json!({ "url": url, "peer": peer, "name": args.name, "pid": std::process::id() });
     out.print(&told, |_| format!("gateway {} is ready on {url}; executors dial {peer}", args.name.as_str()))?;
-    Ok((gateway, announced))
+    Ok(gateway)
 }
 
 /// Waits until no live gateway has this name: it may have been killed a moment ago. Two of one name would take the journal

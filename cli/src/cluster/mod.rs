@@ -9,7 +9,7 @@ mod gateway;
 use std::net::SocketAddr;
 
 use fanfold_protocol::Error;
-use fanfold_store::{Members, S3Options, Store, StoreUrl};
+use fanfold_store::{Members, Mirror, S3Options, Store, StoreUrl};
 
 use crate::failure::Failure;
 
@@ -26,7 +26,7 @@ pub struct Common {
     ///
     /// The server, the region and the access key come from AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and
     /// AWS_SECRET_ACCESS_KEY, or from the machine it runs on.
-    #[arg(long)]
+    #[arg(long, env = "FANFOLD_STORE")]
     store: StoreUrl,
     /// URL of an S3 server that is not AWS, such as http://127.0.0.1:9000
     #[arg(long)]
@@ -63,6 +63,11 @@ impl Common {
             None => Ok(None),
         }
     }
+
+    /// Where gateways tell each other of their jobs.
+    fn mirror(&self) -> Result<Option<Mirror>, Error> {
+        self.redis.as_ref().map(|url| Mirror::redis(url, &self.namespace)).transpose()
+    }
 }
 
 /// Why a process did not start. The error says what is wrong with the store, the Redis or the address.
@@ -70,13 +75,13 @@ fn not_started(error: Error) -> Failure {
     Failure::platform(&error).during("cannot start").fix("mend that and start it again")
 }
 
-/// The address that others are told for one that is listened on.
-fn advertised(given: Option<&String>, listening: SocketAddr) -> Result<String, Failure> {
+/// The address that others are told for one that is listened on; `flag` gives another one.
+fn advertised(given: Option<&String>, listening: SocketAddr, flag: &str) -> Result<String, Failure> {
     match given {
         Some(address) => Ok(address.clone()),
         None if listening.ip().is_unspecified() => Err(Failure::usage(
             format!("others cannot reach {listening}: it stands for every address of this machine"),
-            "say with --advertise HOST:PORT where they reach it",
+            format!("say with {flag} where they reach it"),
         )),
         None => Ok(listening.to_string()),
     }

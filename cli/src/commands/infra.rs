@@ -20,7 +20,7 @@ pub enum Command {
 #[derive(Debug, clap::Args)]
 pub struct Bootstrap {
     /// The bucket, and the prefix in it where the store begins: s3://BUCKET[/PREFIX]
-    #[arg(long)]
+    #[arg(long, env = "FANFOLD_STORE")]
     store: StoreUrl,
     /// URL of a server that is not AWS, such as http://127.0.0.1:9000
     #[arg(long)]

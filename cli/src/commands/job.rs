@@ -1,19 +1,26 @@
 //! `fanfold job`: batch jobs from start to bill.
 
+use std::io::{self, IsTerminal as _};
+
 use clap::Subcommand;
 use fanfold_client::{
-    Client, Invocation,
-    rest::{JobRequest, JobView, State},
+    Client,
+    rest::{JobRequest, JobView},
 };
 use fanfold_protocol::JobId;
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
 
 use crate::{
-    commands::{input, job_view, save::Target},
+    commands::{
+        input,
+        job_graph::{self, Format},
+        job_view,
+        job_watch::{self, Show},
+        save::Target,
+    },
     failure::Failure,
     output::{Output, note},
-    progress,
 };
 
 /// `job`.
@@ -38,7 +45,7 @@ pub enum Command {
         #[arg(long)]
         cost: bool,
     },
-    /// Watch a job to its end
+    /// Watch a job to its end, stage by stage
     Watch {
         /// The job
         id: JobId,
@@ -60,8 +67,11 @@ pub enum Command {
         /// The job
         id: JobId,
         /// One line per stage instead of one per task
-        #[arg(long)]
+        #[arg(long, conflicts_with = "format")]
         summary: bool,
+        /// How to print it: a table, a graph for Graphviz, or JSON
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
     },
 }
 
@@ -97,7 +107,7 @@ pub async fn run(client: &Client, command: Command, out: Output) -> Result<(), F
         Command::Show { id, cost: false } => {
             out.print(&client.invocation(id).status().await?, job_view::details)
         }
-        Command::Watch { id } => watch(&client.invocation(id), out).await.map(drop),
+        Command::Watch { id } => watch(&client.invocation(id), out).await,
         Command::Cancel { id } => {
             let invocation = client.invocation(id);
             invocation.cancel().await?;
@@ -107,12 +117,14 @@ pub async fn run(client: &Client, command: Command, out: Output) -> Result<(), F
             let body = client.invocation(id).output().await?;
             target.save("output", body, None, out).await.map(drop)
         }
-        Command::Graph { id, summary } => {
+        Command::Graph { id, summary, format } => {
             let graph = client.invocation(id).graph().await?;
-            match (summary, out.json) {
-                (true, true) => out.json(&job_view::stages(&graph)),
-                (true, false) => out.text(job_view::stages_table(&graph)),
-                (false, _) => out.print(&graph, job_view::tasks),
+            match (summary, out.json, format) {
+                (true, true, _) => out.json(&job_view::stages(&graph)),
+                (true, false, _) => out.text(job_view::stages_table(&graph)),
+                (false, _, Format::Dot) => out.text(job_graph::dot(&graph)),
+                (false, true, _) | (false, _, Format::Json) => out.json(&graph),
+                (false, false, Format::Text) => out.text(job_graph::text(&graph)),
             }
         }
     }
@@ -129,7 +141,12 @@ async fn start(client: &Client, args: Run, out: Output) -> Result<(), Failure> {
     if !out.json {
         note(format_args!("job {id}"));
     }
-    let view = watch(&invocation, out).await?;
+    let view = job_watch::watch(&invocation, Show::Bars, out).await?;
+    match out.json {
+        true => out.json(&view)?,
+        false => note(job_view::summary(&view)),
+    }
+    job_watch::ended_well(&invocation, &view)?;
     // A program reads the output with `job output`; a person wants to see it now.
     if !out.json && view.output_bytes.unwrap_or(0) > 0 {
         out.stream(invocation.output().await?).await?;
@@ -148,29 +165,16 @@ async fn read_input(text: &str) -> Result<Value, Failure> {
     })
 }
 
-/// Shows progress until the job has ended; one that did not succeed is a failure.
-async fn watch(invocation: &Invocation, out: Output) -> Result<JobView, Failure> {
-    let bar = progress::job("");
-    let mut views = Box::pin(invocation.watch());
-    let mut last = None;
-    while let Some(view) = views.try_next().await? {
-        bar.set_prefix(view.function.to_string());
-        progress::show_job(&bar, &view);
-        last = Some(view);
-    }
-    bar.finish_and_clear();
-    let view = last.ok_or_else(|| Failure::new("the gateway told nothing of the job", "try again"))?;
-    if out.json {
-        out.json(&view)?;
-    } else {
+/// Shows a job until it has ended; one that did not succeed is a failure.
+async fn watch(invocation: &fanfold_client::Invocation, out: Output) -> Result<(), Failure> {
+    let show = match out.json {
+        true => Show::Json,
+        false if io::stderr().is_terminal() => Show::Bars,
+        false => Show::Lines,
+    };
+    let view = job_watch::watch(invocation, show, out).await?;
+    if !out.json {
         note(job_view::summary(&view));
     }
-    match view.state {
-        State::Succeeded => Ok(view),
-        _ => Err(invocation.outcome(&view).err().map_or_else(|| unreachable_state(&view), Failure::from)),
-    }
-}
-
-fn unreachable_state(view: &JobView) -> Failure {
-    Failure::new(format!("the job is {}", job_view::state(view.state)), "look at it with `fanfold job show`")
+    job_watch::ended_well(invocation, &view)
 }

@@ -6,6 +6,7 @@ use fanfold_client::rest::{Charge, CostView, GraphTask, GraphView, JobView, Stat
 use serde::Serialize;
 
 use crate::{
+    commands::job_watch,
     progress,
     table::{Table, left, printable, right},
     units,
@@ -52,7 +53,7 @@ pub fn listing(jobs: &[JobView]) -> String {
 }
 
 /// From its acceptance to its end, or until now.
-fn age(job: &JobView) -> Duration {
+pub fn age(job: &JobView) -> Duration {
     let end = job.ended_at_ms.unwrap_or_else(units::now_ms);
     Duration::from_millis(end.saturating_sub(job.accepted_at_ms))
 }
@@ -112,15 +113,31 @@ pub fn details(job: &JobView) -> String {
 }
 
 fn stages_of(job: &JobView) -> Table {
-    let mut table = Table::new([left("STAGE"), right("TASKS"), right("FINISHED"), right("RUNNING")]);
-    for (name, stage) in &job.progress.stages {
-        let counts = [stage.tasks, stage.finished, stage.running].map(|n| n.to_string());
-        table.row([entry(name).to_owned()].into_iter().chain(counts));
+    let columns = [
+        left("STAGE"),
+        right("TASKS"),
+        right("FINISHED"),
+        right("RUNNING"),
+        right("WAITING"),
+        right("FAILED"),
+        right("RETRIES"),
+        right("READ"),
+        right("WRITTEN"),
+        right("TIME"),
+    ];
+    let mut table = Table::new(columns);
+    for (name, stage) in job_watch::in_order(job) {
+        let counts = [stage.tasks, stage.finished, stage.running, stage.waiting, stage.failed, stage.retries];
+        let time = job_watch::elapsed(stage, job.state, units::now_ms()).map(units::duration);
+        let moved = [stage.bytes_read, stage.bytes_written].map(units::bytes);
+        let cells = counts.map(|n| n.to_string()).into_iter().chain(moved).chain([time.unwrap_or_default()]);
+        table.row([entry(name).to_owned()].into_iter().chain(cells));
     }
     table
 }
 
-fn entry(name: &str) -> &str {
+/// A stage's name: its entry.
+pub fn entry(name: &str) -> &str {
     if name.is_empty() { "main" } else { name }
 }
 
@@ -139,25 +156,6 @@ pub fn bill(cost: &CostView) -> String {
     }
     let until = if cost.complete { "" } else { " so far" };
     format!("{table}\ntotal {:.6} {}{until}", cost.total, cost.currency)
-}
-
-/// `job graph`.
-pub fn tasks(graph: &GraphView) -> String {
-    let columns =
-        [left("TASK"), left("ENTRY"), left("STATE"), right("ATTEMPTS"), right("INPUTS"), right("OUTPUT")];
-    let mut table = Table::new(columns);
-    for task in &graph.tasks {
-        table.row([
-            task.id.to_string(),
-            entry(&task.entry).to_owned(),
-            task.state.clone(),
-            task.attempts.to_string(),
-            task.inputs.len().to_string(),
-            units::bytes(task.output_bytes),
-        ]);
-    }
-    let rest = if graph.truncated { "there were more tasks; they are not kept\n" } else { "" };
-    format!("{table}{rest}")
 }
 
 /// A stage of a graph: all tasks of one entry.
@@ -227,7 +225,7 @@ pub fn stages_table(graph: &GraphView) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fanfold_protocol::TaskId;
+    use fanfold_protocol::{PartitionId, TaskId};
 
     use super::*;
 
@@ -238,8 +236,13 @@ mod tests {
             parent: None,
             entry: entry.into(),
             state: "committed".into(),
-            inputs: inputs.iter().map(|n| TaskId([*n; 16])).collect(),
+            inputs: inputs.iter().map(|n| PartitionId { task: TaskId([*n; 16]), output: 0 }).collect(),
+            version: None,
+            outputs: Vec::new(),
             attempts: 1,
+            executor: None,
+            started_at_ms: None,
+            ended_at_ms: None,
             output_bytes: 512,
         };
         let tasks =

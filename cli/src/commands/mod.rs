@@ -9,12 +9,15 @@ pub mod infra;
 mod input;
 mod invoke;
 mod job;
+mod job_graph;
 mod job_view;
+mod job_watch;
 mod logs;
 mod object;
 mod object_put;
 mod part;
 mod save;
+mod top;
 
 use clap::Subcommand;
 use fanfold_client::Client;
@@ -49,6 +52,8 @@ pub enum ClientCommand {
     /// Objects: data in and out
     #[command(subcommand)]
     Object(object::Command),
+    /// Watch executors, queues and what waits
+    Top(top::Args),
     /// Invocations that were given up
     #[command(subcommand)]
     DeadLetters(dead_letters::Command),
@@ -69,6 +74,7 @@ pub async fn run(command: ClientCommand, url: Option<&str>, out: Output) -> Resu
         ClientCommand::Job(command) => job::run(&client, command, out).await,
         ClientCommand::Part(command) => part::run(&client, command, out).await,
         ClientCommand::Object(command) => object::run(&client, command, out).await,
+        ClientCommand::Top(args) => top::run(&client, &args, out).await,
         ClientCommand::DeadLetters(command) => dead_letters::run(&client, command, out).await,
     }
 }

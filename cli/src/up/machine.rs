@@ -1,4 +1,4 @@
-//! What this machine has: cpus, memory, open files.
+//! What this machine has: cpus, memory, open files, disk space.
 
 use std::{fs, path::Path, thread};
 
@@ -28,6 +28,13 @@ pub fn available_memory() -> u64 {
     let limits = cgroups.lines().filter_map(|line| cgroup_limit(Path::new("/sys/fs/cgroup"), line));
     // Without /proc there is nothing to go by; one GiB is there on any machine that runs this.
     limits.chain(machine).min().unwrap_or(1 << 30)
+}
+
+/// Bytes that this user may still write where `dir` is or will be; 0 where nobody knows.
+pub fn free_space(dir: &Path) -> u64 {
+    let Ok(absolute) = std::path::absolute(dir) else { return 0 };
+    let mut existing = absolute.ancestors().filter_map(|dir| rustix::fs::statvfs(dir).ok());
+    existing.next().map_or(0, |found| found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 fn meminfo_total(text: &str) -> Option<u64> {
@@ -70,5 +77,6 @@ mod tests {
         assert_eq!(cgroup_limit(root.path(), "0::/elsewhere"), None);
         assert_eq!(cgroup_limit(root.path(), "3:cpu,cpuacct:/a"), None);
         assert!(available_memory() > 0);
+        assert!(free_space(&root.path().join("not/yet")) > 0);
     }
 }

@@ -10,7 +10,10 @@ use std::{
     path::PathBuf,
 };
 
-use fanfold_protocol::ExecutorId;
+use fanfold_protocol::{
+    ExecutorId,
+    custom::{Custom, custom_fault},
+};
 use serde_json::json;
 
 use crate::{failure::Failure, output::Output, units};
@@ -19,6 +22,9 @@ pub use machine::{available_memory, raise_open_files};
 
 /// Bytes below which `--memory` is a mistake: one function has 128 MiB if its manifest does not say.
 const MEMORY_MIN: u64 = 256 << 20;
+
+/// Where below --dir partitions go that do not fit into memory.
+const SPILL: &str = "spill";
 
 /// `up`.
 #[derive(Debug, clap::Args)]
@@ -74,14 +80,27 @@ pub struct Capacity {
     /// Memory for partitions that tasks hand to each other, out of --memory [default: an eighth of it]
     #[arg(long, value_parser = units::parse_bytes)]
     cache_memory: Option<u64>,
+    /// Custom resources it has, as NAME=COUNT; functions ask for them in `[resources.custom]`
+    #[arg(long = "resource", value_name = "NAME=COUNT", value_parser = amount)]
+    resources: Vec<(String, u32)>,
+    /// Directory for partitions that do not fit into --cache-memory [default: one that goes with the process]
+    #[arg(long, value_name = "DIR")]
+    spill: Option<PathBuf>,
+    /// Disk space for them; 0: none, they are uploaded instead [default: half of what is free there]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
+    spill_max: Option<u64>,
     /// Let functions reach private addresses that their manifest allows; for development
     #[arg(long)]
     allow_private_egress: bool,
 }
 
 impl Capacity {
-    /// An executor with this capacity.
-    pub fn executor(&self, executor: ExecutorId) -> Result<fanfold_executor::Config, Failure> {
+    /// An executor with this capacity, which spills to `spill` unless told otherwise.
+    pub fn executor(
+        &self,
+        executor: ExecutorId,
+        spill: PathBuf,
+    ) -> Result<fanfold_executor::Config, Failure> {
         let memory = self.memory.unwrap_or_else(|| available_memory() / 4 * 3);
         let cache_memory = self.cache_memory.unwrap_or(memory / 8);
         if memory < MEMORY_MIN {
@@ -92,15 +111,33 @@ impl Capacity {
         if cache_memory >= memory {
             return Err(Failure::usage("--cache-memory leaves nothing of --memory", "make it smaller"));
         }
+        let custom: Custom = self.resources.iter().cloned().collect();
+        if let Some(why) = custom_fault(&custom) {
+            return Err(Failure::usage(format!("--resource: {why}"), "as in `--resource licence=2`"));
+        }
         Ok(fanfold_executor::Config {
             executor,
+            custom,
             slots: self.slots.map_or_else(machine::cpus, NonZeroU32::get),
             memory: memory - cache_memory,
             cache_memory,
+            spill: self.spill(spill),
             compiler: vec!["/proc/self/exe".into(), "compile-component".into()],
             allow_private_egress: self.allow_private_egress,
         })
     }
+
+    fn spill(&self, default: PathBuf) -> Option<fanfold_executor::Spill> {
+        let dir = self.spill.clone().unwrap_or(default);
+        let bytes = self.spill_max.unwrap_or_else(|| machine::free_space(&dir) / 2);
+        (bytes > 0).then_some(fanfold_executor::Spill { dir, bytes })
+    }
+}
+
+/// `NAME=COUNT`.
+fn amount(text: &str) -> Result<(String, u32), String> {
+    let parsed = text.split_once('=').and_then(|(name, count)| Some((name.to_owned(), count.parse().ok()?)));
+    parsed.ok_or_else(|| "write NAME=COUNT, as in licence=2".to_owned())
 }
 
 fn settings(args: &Args) -> Result<Settings, Failure> {
@@ -108,7 +145,7 @@ fn settings(args: &Args) -> Result<Settings, Failure> {
         dir: args.dir.clone(),
         listen: args.listen,
         token: args.access.token(args.listen)?,
-        executor: args.capacity.executor(ExecutorId(1))?,
+        executor: args.capacity.executor(ExecutorId(1), args.dir.join(SPILL))?,
     })
 }
 

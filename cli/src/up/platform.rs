@@ -64,9 +64,10 @@ impl Platform {
         let pump = executor_runtime.spawn(pump(messages, session));
 
         let offer = executor.offer();
-        let link = ExecutorLink { offer: offer.clone(), held: Vec::new(), peer: None, to, from };
+        let name = String::from("local");
+        let link = ExecutorLink { offer: offer.clone(), held: Vec::new(), name, peer: None, to, from };
         let lane: Arc<dyn DirectLane> = Arc::new(executor.clone());
-        let gateway = Gateway::start(gateway_config(settings), store, lane, vec![link]);
+        let gateway = Gateway::start(gateway_config(settings), store, lane, vec![link], None);
         let gateway = gateway_runtime.block_on(gateway).map_err(starting)?;
         let address = gateway.local_addr();
         let roles = Roles { gateway, pump, executor };

@@ -1,16 +1,21 @@
-//! The partition cache: memory first, then the object store.
+//! The partition cache: memory first, then the executor's disk, then the object store.
 //!
-//! It owns the bytes of partitions in memory, their budget, and their way to the object store. A partition is written
-//! into memory and becomes durable as its task wishes: before the commit, some seconds after it, or never. When memory
-//! is short, partitions that the store has are evicted, least recently used first; if that is not enough, others are
-//! uploaded to make room, also those that would otherwise never be (making them again, over and over, would cost more
-//! than the disk). Most of a job's temporaries are freed before their upload is due and never leave memory.
+//! It owns the bytes of partitions in memory and in files, their budgets, and their way to the object store. A partition is
+//! written into memory and becomes durable as its task wishes: before the commit, some seconds after it, or never. When
+//! memory is short, partitions that the store has are evicted, least recently used first; if that is not enough, others are
+//! written to files ([`disk`]); where the disk takes nothing, they are uploaded to make room, also those that would
+//! otherwise never be (making them again, over and over, would cost more than the upload). Most of a job's temporaries are
+//! freed before their upload is due and never leave memory.
 //!
 //! It does not know what a job is, nor which attempt of a task was committed.
 
 pub mod budget;
 pub mod segments;
 mod tier;
+mod room;
+mod disk;
+mod scratch;
+mod prefetch;
 mod upload;
 
 use std::{
@@ -31,11 +36,14 @@ use futures::StreamExt as _;
 use tokio::sync::Notify;
 
 pub use budget::{Budget, Charge};
+use disk::Disk;
+pub use disk::Spilled;
+use prefetch::Flights;
 pub use segments::{Growing, SEGMENT_BYTES, Segments};
-pub use tier::Cached;
+pub use tier::{Cached, Here};
 use tier::{Left, Tier};
 
-use crate::peer::Peers;
+use crate::{config::Spill, peer::Peers};
 
 /// A handle to the cache; cheap to clone.
 #[derive(Clone, Debug)]
@@ -45,14 +53,20 @@ pub struct Cache(Arc<Inner>);
 struct Inner {
     budget: Arc<Budget>,
     tier: Mutex<Tier>,
+    /// Where partitions go that do not fit into memory, if there is such a place.
+    disk: Option<Disk>,
     store: Store,
     peers: Peers,
+    /// Short partitions that are being fetched.
+    flights: Flights,
+    /// Bytes that are fetched before anybody has asked.
+    prefetching: Arc<Budget>,
     /// Objects to remove.
     garbage: Mutex<Vec<StoredKey>>,
     /// Why the last upload failed; `None` after one that did not.
     failing: Mutex<Option<Error>>,
-    /// Tells the uploader that there may be something to do.
-    work: Notify,
+    /// Tells the background work that there may be something to do.
+    work: Arc<Notify>,
 }
 
 /// A partition that can be read.
@@ -60,6 +74,8 @@ struct Inner {
 pub enum Partition {
     /// All of it is in memory.
     Memory(Arc<Cached>),
+    /// It is in a file of this executor.
+    Disk(Arc<Spilled>),
     /// It is elsewhere.
     Away(Arc<Away>),
 }
@@ -78,61 +94,57 @@ impl Partition {
     pub fn index(&self) -> &Index {
         match self {
             Self::Memory(cached) => &cached.index,
+            Self::Disk(spilled) => &spilled.index,
             Self::Away(away) => &away.index,
         }
     }
 }
 
+impl From<Here> for Partition {
+    fn from(here: Here) -> Self {
+        match here {
+            Here::Memory(cached) => Self::Memory(cached),
+            Here::Disk(spilled) => Self::Disk(spilled),
+        }
+    }
+}
+
 impl Cache {
-    /// A cache of `memory` bytes over `store`. Uploads happen only while [`Cache::run`] does.
+    /// A cache of `memory` bytes over `store`, without a disk. Uploads happen only while [`Cache::run`] does.
     pub fn new(store: Store, executor: ExecutorId, memory: u64) -> Self {
+        Self::with(store, executor, memory, Arc::default(), None)
+    }
+
+    /// The same, with files as `spill` says.
+    ///
+    /// # Errors
+    /// As [`Disk::open`].
+    pub fn spilling(store: Store, executor: ExecutorId, memory: u64, spill: &Spill) -> Result<Self, Error> {
+        let work = Arc::new(Notify::new());
+        let disk = Disk::open(&spill.dir, spill.bytes, work.clone())?;
+        Ok(Self::with(store, executor, memory, work, Some(disk)))
+    }
+
+    fn with(store: Store, executor: ExecutorId, memory: u64, work: Arc<Notify>, disk: Option<Disk>) -> Self {
         Self(Arc::new(Inner {
             budget: Budget::new(memory),
             tier: Mutex::default(),
+            disk,
             store,
             peers: Peers::new(executor),
+            flights: Flights::default(),
+            prefetching: Budget::new(memory / 4),
             garbage: Mutex::default(),
             failing: Mutex::default(),
-            work: Notify::new(),
+            work,
         }))
     }
 
-    /// Room for `bytes` more; waits while memory is short and something can be done about it. Where nothing can, since
-    /// all of it is being written or read just now, the budget is overdrawn: waiting would wait for the waiter.
-    ///
-    /// # Errors
-    /// [`Kind::Platform`] where memory is short and the object store takes nothing.
-    pub async fn charge(&self, bytes: u64) -> Result<Charge, Error> {
-        let budget = &self.0.budget;
-        if let Some(charge) = budget.take(bytes) {
-            return Ok(charge);
+    /// Removes all files; their partitions cannot be read any more. Once [`Cache::run`] has ended.
+    pub async fn close(&self) {
+        if let Some(disk) = &self.0.disk {
+            disk.close().await;
         }
-        let waiting = budget.wait();
-        loop {
-            let released = waiting.released();
-            if let Some(charge) = self.make_room(bytes) {
-                return Ok(charge);
-            }
-            if !self.tier().can_shrink(Instant::now()) {
-                return match lock(&self.0.failing).clone() {
-                    Some(error) => Err(error.context("memory is short and partitions cannot be written")),
-                    None => Ok(budget.overdraw(bytes)),
-                };
-            }
-            self.0.work.notify_one();
-            released.await;
-        }
-    }
-
-    /// Room for `bytes` more, by evicting what the store has.
-    fn make_room(&self, bytes: u64) -> Option<Charge> {
-        let budget = &self.0.budget;
-        if let Some(charge) = budget.take(bytes) {
-            return Some(charge);
-        }
-        let missing = (budget.used() + bytes).saturating_sub(budget.total());
-        self.tier().evict(missing);
-        budget.take(bytes)
     }
 
     /// Adds a partition that was just made. `charge` covers its bytes.
@@ -162,15 +174,21 @@ impl Cache {
         tier.made_here().filter(|(key, _)| wanted(*key)).map(|(key, durable)| Held { key, durable }).collect()
     }
 
-    /// Finds a partition: in this memory, in that of the executor that made it, in the object store. One that is short is
-    /// brought into memory as a whole, for its other readers.
+    /// Finds a partition: at this executor, at the one that made it, in the object store. One from elsewhere that is short
+    /// is brought into memory as a whole, for its other readers.
     ///
     /// # Errors
     /// [`Kind::Lost`] where no copy can be read: it has to be made again. [`Kind::Platform`] where the store fails.
     pub async fn open(&self, stored: &Stored) -> Result<Partition, Error> {
         let key = stored.key;
-        if let Some(cached) = self.tier().get(key) {
-            return Ok(Partition::Memory(cached));
+        if let Some(here) = self.here(key) {
+            return Ok(here);
+        }
+        // Only what is brought into memory is there for who waited.
+        let short = stored.meta.bytes <= limit::LOAD_WHOLE_BYTES_MAX;
+        let _flight = if short { self.0.flights.join(key).await } else { None };
+        if let Some(here) = self.here(key) {
+            return Ok(here);
         }
         if let Some(peer) = self.0.peers.address(stored.at) {
             match self.open_at(&peer, stored).await {
@@ -209,24 +227,40 @@ impl Cache {
         Ok(Partition::Memory(cached))
     }
 
-    /// Reads a range of a partition that is elsewhere.
+    /// Reads a range of a partition.
     ///
     /// # Errors
     /// As [`Cache::open`].
-    pub async fn read(&self, away: &Away, range: std::ops::Range<u64>) -> Result<Bytes, Error> {
-        let Away { key, index, peer } = away;
-        if let Some(peer) = peer {
-            match self.0.peers.fetch.read(peer, *key, index, range.clone()).await {
-                Ok(bytes) => return Ok(bytes),
-                Err(error) => tracing::debug!(%error, "reading from the object store instead"),
+    pub async fn read(&self, partition: &Partition, range: std::ops::Range<u64>) -> Result<Bytes, Error> {
+        let (key, index) = match partition {
+            Partition::Memory(cached) => return Ok(cached.segments.slice(range)),
+            Partition::Disk(spilled) => match spilled.read(range.clone()).await {
+                Err(error) if error.kind == Kind::Lost => {
+                    tracing::warn!(%error, "a spilled partition cannot be read");
+                    if !self.tier().damaged(spilled.key, spilled) {
+                        return Err(error);
+                    }
+                    (spilled.key, &spilled.index)
+                }
+                read => return read,
+            },
+            Partition::Away(away) => {
+                let Away { key, index, peer } = &**away;
+                if let Some(peer) = peer {
+                    match self.0.peers.fetch.read(peer, *key, index, range.clone()).await {
+                        Ok(bytes) => return Ok(bytes),
+                        Err(error) => tracing::debug!(%error, "reading from the object store instead"),
+                    }
+                }
+                (*key, index)
             }
-        }
-        self.0.store.partitions().read(*key, index, range).await.map_err(lost)
+        };
+        self.0.store.partitions().read(key, index, range).await.map_err(lost)
     }
 
-    /// A partition that is in memory.
-    pub fn in_memory(&self, key: StoredKey) -> Option<Arc<Cached>> {
-        self.tier().get(key)
+    /// A partition of this executor.
+    pub fn here(&self, key: StoredKey) -> Option<Partition> {
+        self.tier().get(key).map(Partition::from)
     }
 
     /// Writes partitions to the object store before this returns.
@@ -249,9 +283,9 @@ impl Cache {
     }
 
     async fn persist_one(self, key: StoredKey) -> Result<(), Error> {
-        let Some(data) = self.tier().begin_upload(key) else { return Ok(()) };
+        let Some(here) = self.tier().begin_upload(key) else { return Ok(()) };
         let begun = Begun { cache: &self, key };
-        let result = self.0.store.partitions().put(key, data.segments.chunks().to_vec(), &data.index).await;
+        let result = self.upload(key, here).await;
         std::mem::forget(begun);
         self.upload_ended(key, &result);
         result

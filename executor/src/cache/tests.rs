@@ -8,7 +8,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::*;
 
-const MIB: u64 = 1 << 20;
+pub(super) const MIB: u64 = 1 << 20;
 
 fn key(output: u32) -> StoredKey {
     let partition = PartitionId { task: TaskId([9; 16]), output };
@@ -16,7 +16,7 @@ fn key(output: u32) -> StoredKey {
 }
 
 /// Writes a partition of `bytes` bytes, all equal to its output's number.
-async fn write(cache: &Cache, output: u32, bytes: u64, durability: Durability) -> Stored {
+pub(super) async fn write(cache: &Cache, output: u32, bytes: u64, durability: Durability) -> Stored {
     let charge = cache.charge(bytes).await.unwrap();
     let data = Bytes::from(vec![output as u8; bytes as usize]);
     let index = Index::of(&data);
@@ -25,11 +25,8 @@ async fn write(cache: &Cache, output: u32, bytes: u64, durability: Durability) -
     Stored { key: key(output), meta, at: Some(ExecutorId(1)), durable: false, refs: Vec::new() }
 }
 
-async fn read(cache: &Cache, stored: &Stored) -> Result<Bytes, Error> {
-    match cache.open(stored).await? {
-        Partition::Memory(cached) => Ok(cached.segments.slice(0..10)),
-        Partition::Away(away) => cache.read(&away, 0..10).await,
-    }
+pub(super) async fn read(cache: &Cache, stored: &Stored) -> Result<Bytes, Error> {
+    cache.read(&cache.open(stored).await?, 0..10).await
 }
 
 /// A cache whose background work runs until the tracker's token is cancelled.
@@ -37,7 +34,10 @@ fn running(
     store: Store,
     memory: u64,
 ) -> (Cache, mpsc::Receiver<FromExecutor>, CancellationToken, TaskTracker) {
-    let cache = Cache::new(store, ExecutorId(1), memory);
+    start(Cache::new(store, ExecutorId(1), memory))
+}
+
+fn start(cache: Cache) -> (Cache, mpsc::Receiver<FromExecutor>, CancellationToken, TaskTracker) {
     let (tx, rx) = mpsc::channel(100);
     let (stop, tracker) = (CancellationToken::new(), TaskTracker::new());
     tracker.spawn(cache.clone().run(move |_| Some(tx.clone()), stop.clone()));
@@ -102,7 +102,7 @@ async fn a_damaged_object_is_lost_and_never_read() {
 }
 
 /// Damages every file of about `bytes` bytes below `folder`.
-fn flip_first_byte(folder: &Path, bytes: u64) {
+pub(super) fn flip_first_byte(folder: &Path, bytes: u64) {
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
         let (path, metadata) = (entry.path(), entry.metadata().unwrap());
         if metadata.is_dir() {

@@ -1,7 +1,7 @@
-//! The partitions in memory: who may go, who has to be uploaded first, and when.
+//! The partitions of the cache: where each is, who may go, what has to move first, and when.
 //!
-//! Pure bookkeeping under one lock, no I/O. Promises: an entry that only memory has is never evicted; an entry that
-//! somebody reads is never evicted either, since that would free nothing.
+//! Pure bookkeeping under one lock, no I/O. Promises: bytes that are nowhere else are never evicted; what somebody reads
+//! is never evicted either, since that would free nothing.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -12,7 +12,7 @@ use std::{
 use fanfold_protocol::{call::Durability, limit, value::StoredKey};
 use fanfold_store::Index;
 
-use super::{budget::Charge, segments::Segments};
+use super::{budget::Charge, disk::Spilled, segments::Segments};
 
 /// How long a partition whose upload failed waits for the next one.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -34,6 +34,15 @@ impl Cached {
     }
 }
 
+/// A partition of this executor.
+#[derive(Clone, Debug)]
+pub enum Here {
+    /// In memory.
+    Memory(Arc<Cached>),
+    /// In a file.
+    Disk(Arc<Spilled>),
+}
+
 /// Where else an entry is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Copy {
@@ -49,10 +58,13 @@ enum Copy {
 
 #[derive(Debug)]
 struct Entry {
-    data: Arc<Cached>,
+    /// `None`: the only copy was damaged. The entry stays until it is freed, so that nobody takes it for stored.
+    here: Option<Here>,
     copy: Copy,
-    /// Its key in `order`.
+    /// Its key in `order` or `spare`.
     touched: u64,
+    /// Being written to a file.
+    spilling: bool,
     /// Not to be tried before this moment, after a failed upload.
     not_before: Option<Instant>,
 }
@@ -72,12 +84,13 @@ pub enum Left {
 #[derive(Debug, Default)]
 pub struct Tier {
     entries: HashMap<StoredKey, Entry>,
-    /// Least recently used first.
+    /// Those in memory, least recently used first.
     order: BTreeMap<u64, StoredKey>,
+    /// Those on disk that the object store has, in the same order.
+    spare: BTreeMap<u64, StoredKey>,
     /// Lazily stored ones in the order they become due; may name entries that are gone or stored by now.
     due: VecDeque<(Instant, StoredKey)>,
     clock: u64,
-    uploading: usize,
 }
 
 impl Tier {
@@ -104,6 +117,7 @@ impl Tier {
     /// Partitions that were made here: each with whether the object store has it.
     pub fn made_here(&self) -> impl Iterator<Item = (StoredKey, bool)> + '_ {
         let own = |(key, entry): (&StoredKey, &Entry)| match entry.copy {
+            _ if entry.here.is_none() => None,
             Copy::Peer => None,
             Copy::Nowhere(_) | Copy::Uploading => Some((*key, false)),
             Copy::Stored => Some((*key, true)),
@@ -113,19 +127,38 @@ impl Tier {
 
     fn put(&mut self, key: StoredKey, data: Arc<Cached>, copy: Copy) {
         self.remove(key);
+        let here = Some(Here::Memory(data));
+        self.entries.insert(key, Entry { here, copy, touched: 0, spilling: false, not_before: None });
+        self.touch(key);
+    }
+
+    /// Makes an entry the most recently used one.
+    fn touch(&mut self, key: StoredKey) {
+        let Some(entry) = self.entries.get_mut(&key) else { return };
+        self.order.remove(&entry.touched);
+        self.spare.remove(&entry.touched);
         self.clock += 1;
-        self.order.insert(self.clock, key);
-        self.entries.insert(key, Entry { data, copy, touched: self.clock, not_before: None });
+        entry.touched = self.clock;
+        self.list(key);
+    }
+
+    /// Puts an entry into the list where it belongs by now.
+    fn list(&mut self, key: StoredKey) {
+        let Some(Entry { here, copy, touched, .. }) = self.entries.get(&key) else { return };
+        self.order.remove(touched);
+        self.spare.remove(touched);
+        match (here, copy) {
+            (Some(Here::Memory(_)), _) => self.order.insert(*touched, key),
+            (Some(Here::Disk(_)), Copy::Stored) => self.spare.insert(*touched, key),
+            _ => None,
+        };
     }
 
     /// A partition, which becomes the most recently used one.
-    pub fn get(&mut self, key: StoredKey) -> Option<Arc<Cached>> {
-        let entry = self.entries.get_mut(&key)?;
-        self.order.remove(&entry.touched);
-        self.clock += 1;
-        entry.touched = self.clock;
-        self.order.insert(self.clock, key);
-        Some(entry.data.clone())
+    pub fn get(&mut self, key: StoredKey) -> Option<Here> {
+        let here = self.entries.get(&key)?.here.clone()?;
+        self.touch(key);
+        Some(here)
     }
 
     /// Whether the object store has it, as far as this executor knows.
@@ -137,27 +170,27 @@ impl Tier {
     pub fn remove(&mut self, key: StoredKey) -> Left {
         let Some(entry) = self.entries.remove(&key) else { return Left::Object };
         self.order.remove(&entry.touched);
+        self.spare.remove(&entry.touched);
         match entry.copy {
             // Whoever made it has the object removed, too.
             Copy::Nowhere(_) | Copy::Peer => Left::Nothing,
             Copy::Stored => Left::Object,
-            Copy::Uploading => {
-                self.uploading -= 1;
-                Left::Upload
-            }
+            Copy::Uploading => Left::Upload,
         }
     }
 
-    /// Evicts what was not used for longest until `bytes` are freed or nothing is left to evict; the bytes freed.
+    /// Evicts what was not used for longest until `bytes` of memory are freed or nothing is left to evict.
     pub fn evict(&mut self, bytes: u64) -> u64 {
         let (mut freed, mut gone) = (0, Vec::new());
         for key in self.order.values() {
             if freed >= bytes {
                 break;
             }
-            let Some(entry) = self.entries.get(key) else { continue };
-            if matches!(entry.copy, Copy::Stored | Copy::Peer) && Arc::strong_count(&entry.data) == 1 {
-                freed += entry.data.charge.bytes();
+            let Some(Entry { here: Some(Here::Memory(data)), copy, .. }) = self.entries.get(key) else {
+                continue;
+            };
+            if matches!(copy, Copy::Stored | Copy::Peer) && Arc::strong_count(data) == 1 {
+                freed += data.charge.bytes();
                 gone.push(*key);
             }
         }
@@ -167,36 +200,79 @@ impl Tier {
         freed
     }
 
-    /// Whether waiting may make room: something is being uploaded, or could be.
-    pub fn can_shrink(&self, now: Instant) -> bool {
-        self.uploading > 0 || self.entries.values().any(|entry| entry.may_upload(now))
-    }
-
-    /// The next partition to upload: one that is due, or, if memory is short, whatever was not used for longest. It
-    /// counts as being uploaded until [`Tier::uploaded`].
-    pub fn next_upload(&mut self, now: Instant, short: bool) -> Option<(StoredKey, Arc<Cached>)> {
-        let key = self.next_due(now).or_else(|| {
-            let may = |key: &&StoredKey| self.entries.get(key).is_some_and(|entry| entry.may_upload(now));
-            if short { self.order.values().find(may).copied() } else { None }
-        })?;
-        Some((key, self.begin_upload(key)?))
-    }
-
-    /// Marks one as being uploaded; `None` where it is stored already or gone.
-    pub fn begin_upload(&mut self, key: StoredKey) -> Option<Arc<Cached>> {
-        let entry = self.entries.get_mut(&key)?;
-        match entry.copy {
-            Copy::Stored | Copy::Peer => return None,
-            Copy::Uploading => {}
-            Copy::Nowhere(_) => {
-                entry.copy = Copy::Uploading;
-                self.uploading += 1;
-            }
+    /// Files that the object store has, too, least recently used first, until they are `bytes` long together; `None`
+    /// where there are not so many.
+    pub fn spare(&self, bytes: u64) -> Option<Vec<StoredKey>> {
+        let (mut found, mut keys) = (0, Vec::new());
+        let mut unread =
+            self.spare.values().filter_map(|key| match self.entries.get(key)?.here.as_ref()? {
+                Here::Disk(file) if Arc::strong_count(file) == 1 => Some((*key, file.index.bytes())),
+                _ => None,
+            });
+        while found < bytes {
+            let (key, bytes) = unread.next()?;
+            found += bytes;
+            keys.push(key);
         }
-        Some(entry.data.clone())
+        Some(keys)
     }
 
-    fn next_due(&mut self, now: Instant) -> Option<StoredKey> {
+    /// Whether memory becomes free without further doing: something in it is on its way to somewhere else.
+    pub fn is_moving(&self) -> bool {
+        let moves = |entry: &Entry| entry.spilling || entry.copy == Copy::Uploading;
+        self.order.values().any(|key| self.entries.get(key).is_some_and(moves))
+    }
+
+    /// The partition in memory, nowhere else and not being read, that was not used for longest.
+    pub fn oldest_spillable(&self) -> Option<(StoredKey, Arc<Cached>)> {
+        self.order.values().find_map(|key| match self.entries.get(key)? {
+            Entry { here: Some(Here::Memory(data)), copy: Copy::Nowhere(_), spilling: false, .. }
+                if Arc::strong_count(data) == 1 =>
+            {
+                Some((*key, data.clone()))
+            }
+            _ => None,
+        })
+    }
+
+    /// Marks one as being written to a file, until [`Tier::spilled`].
+    pub fn begin_spill(&mut self, key: StoredKey) {
+        if let Some(entry) = self.entries.get_mut(&key) {
+            entry.spilling = true;
+        }
+    }
+
+    /// `data` was written to a file; `None`: it was not. A file that nobody wants any more goes with its handle.
+    pub fn spilled(&mut self, key: StoredKey, data: &Arc<Cached>, file: Option<Arc<Spilled>>) {
+        let Some(entry) = self.entries.get_mut(&key) else { return };
+        // Another copy may have come in its place meanwhile.
+        if !matches!(&entry.here, Some(Here::Memory(now)) if Arc::ptr_eq(now, data)) {
+            return;
+        }
+        entry.spilling = false;
+        if let Some(file) = file {
+            entry.here = Some(Here::Disk(file));
+            self.list(key);
+        }
+    }
+
+    /// The copy in `file` is damaged. Whether the object store has another.
+    pub fn damaged(&mut self, key: StoredKey, file: &Arc<Spilled>) -> bool {
+        let Some(entry) = self.entries.get_mut(&key) else { return false };
+        if !matches!(&entry.here, Some(Here::Disk(now)) if Arc::ptr_eq(now, file)) {
+            return false;
+        }
+        let stored = entry.copy == Copy::Stored;
+        if stored {
+            self.remove(key);
+        } else {
+            entry.here = None;
+        }
+        stored
+    }
+
+    /// The next partition that is due for upload.
+    pub fn next_due(&mut self, now: Instant) -> Option<StoredKey> {
         while let Some((at, key)) = self.due.front().copied().filter(|(at, _)| *at <= now) {
             self.due.pop_front();
             // An entry of this key that was added later has its own place in the queue.
@@ -208,6 +284,26 @@ impl Tier {
         None
     }
 
+    /// The partition in memory whose upload would make room and that was not used for longest.
+    pub fn oldest_uploadable(&self, now: Instant) -> Option<StoredKey> {
+        let may = |key: &&StoredKey| {
+            self.entries.get(key).is_some_and(|entry| !entry.spilling && entry.may_upload(now))
+        };
+        self.order.values().find(may).copied()
+    }
+
+    /// Marks one as being uploaded, until [`Tier::uploaded`]; `None` where it is stored already or gone.
+    pub fn begin_upload(&mut self, key: StoredKey) -> Option<Here> {
+        let entry = self.entries.get_mut(&key)?;
+        let here = entry.here.clone()?;
+        match entry.copy {
+            Copy::Stored | Copy::Peer => return None,
+            Copy::Uploading => {}
+            Copy::Nowhere(_) => entry.copy = Copy::Uploading,
+        }
+        Some(here)
+    }
+
     /// When the next one becomes due.
     pub fn next_due_at(&self) -> Option<Instant> {
         self.due.front().map(|(at, _)| *at)
@@ -216,16 +312,16 @@ impl Tier {
     /// An upload ended. Returns whether the partition is still wanted; if not, its object has to be removed.
     pub fn uploaded(&mut self, key: StoredKey, now: Instant, succeeded: bool) -> bool {
         let Some(entry) = self.entries.get_mut(&key) else { return false };
-        if entry.copy == Copy::Uploading {
-            self.uploading -= 1;
-        }
         if succeeded {
             entry.copy = Copy::Stored;
+            self.list(key);
         } else if entry.copy != Copy::Stored {
             let again = now + RETRY_DELAY;
             entry.copy = Copy::Nowhere(Some(again));
             entry.not_before = Some(again);
-            self.due.push_back((again, key));
+            if entry.here.is_some() {
+                self.due.push_back((again, key));
+            }
         }
         true
     }
@@ -233,73 +329,11 @@ impl Tier {
 
 impl Entry {
     fn may_upload(&self, now: Instant) -> bool {
-        matches!(self.copy, Copy::Nowhere(_)) && self.not_before.is_none_or(|at| at <= now)
+        self.here.is_some()
+            && matches!(self.copy, Copy::Nowhere(_))
+            && self.not_before.is_none_or(|at| at <= now)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use bytes::Bytes;
-    use fanfold_protocol::{JobId, PartitionId, TaskId};
-
-    use super::*;
-    use crate::cache::budget::Budget;
-
-    fn key(n: u32) -> StoredKey {
-        let partition = PartitionId { task: TaskId([0; 16]), output: n };
-        StoredKey { job: JobId(uuid::Uuid::nil()), partition, epoch: 1, attempt: 1 }
-    }
-
-    fn cached(budget: &Arc<Budget>, bytes: usize) -> Arc<Cached> {
-        let data = Bytes::from(vec![7; bytes]);
-        let index = Index::of(&data);
-        Arc::new(Cached::new(data.into(), index, budget.take(bytes as u64).unwrap()))
-    }
-
-    #[test]
-    fn only_stored_and_unread_partitions_are_evicted_oldest_first() {
-        let (budget, mut tier, now) = (Budget::new(100), Tier::default(), Instant::now());
-        tier.insert(key(0), cached(&budget, 10), Durability::Lazy, now);
-        for n in 1..5 {
-            tier.insert_stored(key(n), cached(&budget, 10));
-        }
-        let reading = tier.get(key(2)).unwrap();
-        drop(tier.get(key(1)));
-        assert_eq!(tier.evict(15), 20, "3 and 4 go");
-        assert!(tier.get(key(3)).is_none() && tier.get(key(4)).is_none());
-        assert_eq!(tier.evict(100), 10, "then 1; 2 is read and 0 is only here");
-        assert_eq!(budget.used(), 20);
-        tier.remove(key(2));
-        assert_eq!((budget.used(), reading.segments.bytes()), (20, 10), "a reader keeps a freed partition");
-        drop(reading);
-        assert_eq!(budget.used(), 10);
-    }
-
-    #[test]
-    fn uploads_come_when_due_or_when_memory_is_short() {
-        let (budget, mut tier, now) = (Budget::new(100), Tier::default(), Instant::now());
-        tier.insert(key(0), cached(&budget, 10), Durability::None, now);
-        tier.insert(key(1), cached(&budget, 10), Durability::Lazy, now);
-        tier.insert(key(2), cached(&budget, 10), Durability::Lazy, now);
-        assert!(tier.next_upload(now, false).is_none());
-        let due = tier.next_due_at().unwrap();
-        assert_eq!(tier.remove(key(1)), Left::Nothing, "freed before its upload: nothing was written");
-        assert_eq!(tier.next_upload(due, false).unwrap().0, key(2));
-        assert!(tier.next_upload(due, false).is_none(), "each is uploaded once");
-        assert_eq!(tier.next_upload(now, true).unwrap().0, key(0));
-        assert_eq!(tier.remove(key(0)), Left::Upload);
-        assert!(!tier.uploaded(key(0), now, true), "freed while it was uploaded: its object has to go");
-        assert!(tier.uploaded(key(2), now, true) && tier.stored(key(2)));
-    }
-
-    #[test]
-    fn a_failed_upload_is_tried_again_later() {
-        let (budget, mut tier, now) = (Budget::new(100), Tier::default(), Instant::now());
-        tier.insert(key(0), cached(&budget, 10), Durability::None, now);
-        tier.next_upload(now, true).unwrap();
-        assert!(tier.uploaded(key(0), now, false));
-        assert!(!tier.can_shrink(now) && tier.next_upload(now, true).is_none());
-        let later = now + RETRY_DELAY;
-        assert!(tier.can_shrink(later) && tier.next_upload(later, false).is_some());
-    }
-}
+mod tests;

@@ -33,6 +33,11 @@ impl Peers {
         Self { here, addresses: RwLock::default(), fetch: Fetch::new() }
     }
 
+    /// This executor.
+    pub fn here(&self) -> ExecutorId {
+        self.here
+    }
+
     /// Takes in what an owner said. Two owners may say different things for a moment; the last word counts, and an
     /// address that is wrong costs a read from the object store.
     pub fn update(&self, peers: Vec<Peer>) {
@@ -51,3 +56,6 @@ impl Peers {
         self.addresses.read().unwrap_or_else(PoisonError::into_inner).get(&executor).cloned()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,24 +1,30 @@
-//! What an executor serves to its peers, over HTTP/1.1 on an address of its own: partitions in its memory, and [direct
-//! calls](calls).
+//! What an executor serves to its peers, over HTTP/1.1 on an address of its own: partitions in its memory and on its disk,
+//! and [direct calls](calls).
 //!
 //! The answer's first bytes are the partition's footer, if that was asked for; the rest are slices of the memory the
-//! partition is in: nothing is copied before the kernel. It knows no users and checks no tokens: the address must only be
+//! partition is in: nothing is copied before the kernel. Of one on disk, a piece at a time is in memory. It knows no users and checks no tokens: the address must only be
 //! reachable for the cluster.
 
 use std::{
     collections::VecDeque,
     convert::Infallible,
     net::SocketAddr,
+    ops::Range,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
 };
 
 use bytes::Bytes;
-use fanfold_protocol::{Code, Error, JobId, Kind, PartitionId, direct::Body as CallBody, value::StoredKey};
+use fanfold_protocol::{
+    Code, Error, JobId, Kind, PartitionId, direct::Body as Streamed, limit::HOST_CALL_BYTES_MAX,
+    value::StoredKey,
+};
 use fanfold_store::partitions;
-use http::{Method, Request, Response, StatusCode};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use http::{Method, Request, Response, StatusCode, header::CONTENT_LENGTH};
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt as _, StreamBody};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
@@ -27,7 +33,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{calls, fetch::FOOTER};
 use crate::{
     Executor,
-    cache::{Cache, Cached},
+    cache::{Cache, Cached, Partition},
 };
 
 /// A listening server of partitions.
@@ -108,10 +114,10 @@ async fn connection(stream: TcpStream, executor: Executor) {
 
 async fn answer(executor: &Executor, request: Request<Incoming>) -> Response<PeerBody> {
     if let Some(wanted) = wanted(&request) {
-        return partition(executor.cache(), &wanted).map(PeerBody::Pieces);
+        return partition(executor.cache(), &wanted);
     }
     match calls::answer(executor, request).await {
-        Some(response) => response.map(PeerBody::Call),
+        Some(response) => response.map(PeerBody::Streamed),
         None => {
             let mut response = Response::new(PeerBody::Pieces(Pieces::default()));
             *response.status_mut() = StatusCode::NOT_FOUND;
@@ -120,23 +126,47 @@ async fn answer(executor: &Executor, request: Request<Incoming>) -> Response<Pee
     }
 }
 
-fn partition(cache: &Cache, wanted: &Wanted) -> Response<Pieces> {
-    let mut response = Response::new(Pieces::default());
-    match cache.in_memory(wanted.key) {
-        Some(cached) => {
-            let footer = if wanted.footer { partitions::encode(&cached.index) } else { Bytes::new() };
-            response.headers_mut().insert(FOOTER, footer.len().into());
-            *response.body_mut() = Pieces::of(footer, &cached, wanted.from, wanted.to);
-        }
-        None => *response.status_mut() = StatusCode::NOT_FOUND,
-    }
+fn partition(cache: &Cache, wanted: &Wanted) -> Response<PeerBody> {
+    let Some(partition) = cache.here(wanted.key) else {
+        let mut response = Response::new(PeerBody::Pieces(Pieces::default()));
+        *response.status_mut() = StatusCode::NOT_FOUND;
+        return response;
+    };
+    let footer = if wanted.footer { partitions::encode(partition.index()) } else { Bytes::new() };
+    let footer_bytes = footer.len();
+    let end = wanted.to.min(partition.index().bytes());
+    let length = footer_bytes as u64 + end.saturating_sub(wanted.from);
+    let body = match partition {
+        Partition::Memory(cached) => PeerBody::Pieces(Pieces::of(footer, &cached, wanted.from, wanted.to)),
+        other => PeerBody::Streamed(streamed(cache.clone(), other, footer, wanted.from..end)),
+    };
+    let mut response = Response::new(body);
+    response.headers_mut().insert(FOOTER, footer_bytes.into());
+    response.headers_mut().insert(CONTENT_LENGTH, length.into());
     response
+}
+
+/// The footer, if it has bytes, and a range of a partition's data, piece after piece.
+fn streamed(cache: Cache, partition: Partition, footer: Bytes, range: Range<u64>) -> Streamed {
+    let data = stream::try_unfold(range, move |left| {
+        let (cache, partition) = (cache.clone(), partition.clone());
+        async move {
+            if left.is_empty() {
+                return Ok(None);
+            }
+            let piece = left.start..left.end.min(left.start + HOST_CALL_BYTES_MAX as u64);
+            let end = piece.end;
+            Ok(Some((cache.read(&partition, piece).await?, end..left.end)))
+        }
+    });
+    let footer = stream::iter((!footer.is_empty()).then_some(Ok(footer)));
+    StreamBody::new(footer.chain(data).map_ok(Frame::data)).boxed_unsync()
 }
 
 /// What a peer is answered with.
 enum PeerBody {
     Pieces(Pieces),
-    Call(CallBody),
+    Streamed(Streamed),
 }
 
 impl Body for PeerBody {
@@ -146,21 +176,21 @@ impl Body for PeerBody {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         match self.get_mut() {
             Self::Pieces(pieces) => Poll::Ready(pieces.next().map(|piece| Ok(Frame::data(piece)))),
-            Self::Call(body) => Pin::new(body).poll_frame(cx),
+            Self::Streamed(body) => Pin::new(body).poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Pieces(pieces) => pieces.left.is_empty(),
-            Self::Call(body) => body.is_end_stream(),
+            Self::Streamed(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Pieces(pieces) => SizeHint::with_exact(pieces.bytes),
-            Self::Call(body) => body.size_hint(),
+            Self::Streamed(body) => body.size_hint(),
         }
     }
 }

@@ -12,6 +12,7 @@ wasmtime::component::bindgen!({
     world: "task",
     imports: {
         "fanfold:function/tasks.submit": async | trappable,
+        "fanfold:function/tasks.submit-memo": async | trappable,
         "fanfold:function/tasks.generate": async | trappable,
         "fanfold:function/tasks.wait": async | trappable,
         "fanfold:function/tasks.get": async | trappable,

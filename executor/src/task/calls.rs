@@ -24,6 +24,7 @@ impl TaskHost {
         &mut self,
         call: tasks::Call,
         outputs: u32,
+        memo: bool,
     ) -> Result<Vec<Resource<resource::Future>>, Error> {
         if outputs > limit::OUTPUTS_MAX {
             return Err(refused(format!(
@@ -38,7 +39,9 @@ impl TaskHost {
                 limit::FUTURES_HELD_MAX
             )));
         }
-        let task = self.make(call, outputs, false).await?;
+        let mut call = self.checked(call, outputs, false)?;
+        call.options.memo = memo;
+        let task = self.make(call).await?;
         let first = PartitionId { task, output: 0 };
         if outputs > 0 {
             self.pending.push_back(first);
@@ -51,27 +54,22 @@ impl TaskHost {
             let message = format!("the task has {} generators: drop some first", limit::GENERATORS_MAX);
             return Err(refused(message));
         }
-        let task = self.make(call, 0, true).await?;
+        let call = self.checked(call, 0, true)?;
+        let task = self.make(call).await?;
         let handle = self.generators.insert(Generator { task, next: 0, ended: false });
         Ok(Resource::new_own(handle as u32))
     }
 
     /// Sends a call; the id of its task. A call that is refused here takes no index.
-    async fn make(
-        &mut self,
-        call: tasks::Call,
-        outputs: u32,
-        generator: bool,
-    ) -> Result<fanfold_protocol::TaskId, Error> {
+    async fn make(&mut self, call: Call) -> Result<fanfold_protocol::TaskId, Error> {
         self.owner()?;
-        let call = Box::new(self.checked(call, outputs, generator)?);
         self.throttle().await?;
         self.flush_drops(1).await?;
         let index = self.calls;
         self.calls += 1;
         let owner = self.owner()?;
         let attempt = owner.attempt();
-        owner.send(FromExecutor::Submit { attempt, index, call }).await?;
+        owner.send(FromExecutor::Submit { attempt, index, call: Box::new(call) }).await?;
         Ok(attempt.task.child(index))
     }
 
@@ -261,7 +259,15 @@ impl tasks::Host for View<'_> {
         call: tasks::Call,
         outputs: u32,
     ) -> Result<Vec<Resource<resource::Future>>, Error> {
-        self.host()?.submit(call, outputs).await
+        self.host()?.submit(call, outputs, false).await
+    }
+
+    async fn submit_memo(
+        &mut self,
+        call: tasks::Call,
+        outputs: u32,
+    ) -> Result<Vec<Resource<resource::Future>>, Error> {
+        self.host()?.submit(call, outputs, true).await
     }
 
     async fn generate(&mut self, call: tasks::Call) -> Result<Resource<resource::Generator>, Error> {

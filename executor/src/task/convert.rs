@@ -153,6 +153,7 @@ impl From<tasks::Options> for Options {
             cpu_millis: options.cpu_millis,
             memory: options.memory,
             gpu: options.gpu,
+            custom: options.custom.into_iter().map(|tasks::Amount { name, count }| (name, count)).collect(),
             placement: placement(options.placement),
             attempts: options.attempts,
             deadline_ms: options.deadline_ms,
@@ -161,6 +162,7 @@ impl From<tasks::Options> for Options {
                 tasks::Durability::Eager => Durability::Eager,
                 tasks::Durability::None => Durability::None,
             },
+            memo: false,
         }
     }
 }

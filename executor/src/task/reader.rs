@@ -269,11 +269,8 @@ impl Reader {
 async fn fetch(env: Arc<Environment>, content: Content, range: Range<u64>) -> Result<Bytes, Error> {
     match content {
         Content::Inline(bytes) => Ok(bytes.slice(range.start as usize..range.end as usize)),
-        Content::Partition { partition: Partition::Memory(cached), start } => {
-            Ok(cached.segments.slice(start + range.start..start + range.end))
-        }
-        Content::Partition { partition: Partition::Away(away), start } => {
-            env.cache.read(&away, start + range.start..start + range.end).await
+        Content::Partition { partition, start } => {
+            env.cache.read(&partition, start + range.start..start + range.end).await
         }
         Content::Object { key, etag, start } => {
             let wanted = range.end - range.start;

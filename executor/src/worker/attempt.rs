@@ -2,14 +2,12 @@
 
 use std::{
     panic::AssertUnwindSafe,
-    sync::{Arc, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
 use fanfold_protocol::{
     AttemptId, Error,
-    direct::Logs,
     function::FunctionVersion,
     message::{Assignment, FromExecutor, Usage},
     value::Output,
@@ -29,8 +27,6 @@ pub(super) struct Attempt {
     /// Whose it is.
     session: Arc<Channel>,
     pub(super) control: Arc<Control>,
-    /// Its log lines.
-    pub(super) logs: Logs,
     pub(super) usage: Usage,
     received: Instant,
     /// When the function's first instruction ran.
@@ -46,23 +42,16 @@ pub(super) async fn run(
     received: Instant,
 ) {
     let id = assignment.attempt;
-    let (logs, usage) = (Logs::default(), Usage::default());
-    let mut attempt = Attempt {
-        worker: worker.clone(),
-        session: session.clone(),
-        control,
-        logs,
-        usage,
-        received,
-        started: None,
-    };
+    let usage = Usage::default();
+    let mut attempt =
+        Attempt { worker: worker.clone(), session: session.clone(), control, usage, received, started: None };
     // What a panic leaves half-done is the attempt's own, and goes with it.
     let ran = AssertUnwindSafe(attempt.run(assignment)).catch_unwind().await;
     let result = ran.unwrap_or_else(|panic| Err(panicked(id, panic.as_ref())));
     if let Some(started) = attempt.started {
         attempt.usage.run_us = micros(started.elapsed());
     }
-    let logs = attempt.take_logs();
+    let logs = attempt.control.tail.end();
     worker.finish(&session, FromExecutor::Finished { attempt: id, result, usage: attempt.usage, logs }).await;
 }
 
@@ -102,7 +91,7 @@ impl Attempt {
         let owner = Owner::new(attempt, self.session.events.clone(), self.control.clone());
         let host = TaskHost::new(shared.tasks.clone(), identity, Some(owner), &args);
         let logs = LogSink::default();
-        self.logs = logs.logs();
+        self.control.tail.begin(logs.logs());
         let mut store = task::open(shared, host, memory, logs);
         let args = args.into_iter().map(|arg| arg.value).collect();
         let started = &mut self.started;
@@ -126,11 +115,6 @@ impl Attempt {
     fn note_start(&mut self) {
         let started = self.started.unwrap_or_else(Instant::now);
         self.usage.start_us = micros(started.saturating_duration_since(self.received));
-    }
-
-    /// The lines so far. The guest is gone, and with it everybody who writes.
-    fn take_logs(&self) -> Bytes {
-        std::mem::take(&mut *self.logs.lock().unwrap_or_else(PoisonError::into_inner)).into()
     }
 }
 

@@ -15,6 +15,8 @@ use fanfold_protocol::{Error, PartitionId, limit::GENERATOR_AHEAD_MAX, value::Ou
 use futures::task::AtomicWaker;
 use tokio::sync::{Notify, oneshot};
 
+use super::tail::Tail;
+
 /// What an owner answers to a wait or to a request for a generator's next output.
 #[derive(Debug)]
 pub enum Answer {
@@ -31,6 +33,8 @@ pub struct Control {
     stop: OnceLock<Error>,
     waker: AtomicWaker,
     open: Mutex<Option<(u64, oneshot::Sender<Answer>)>>,
+    /// Its log lines.
+    pub(crate) tail: Tail,
     /// First output that a generator must wait with.
     may_yield: AtomicU32,
     may_yield_more: Notify,
@@ -48,6 +52,7 @@ impl Default for Control {
             stop: OnceLock::new(),
             waker: AtomicWaker::new(),
             open: Mutex::new(None),
+            tail: Tail::default(),
             may_yield: AtomicU32::new(GENERATOR_AHEAD_MAX),
             may_yield_more: Notify::new(),
             blocked_us: AtomicU64::new(0),

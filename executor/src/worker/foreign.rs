@@ -38,7 +38,7 @@ pub(super) async fn run(
     let request = request(&function, input(&assignment)?)?;
     attempt.start();
     let (lane, logs) = (attempt.worker.direct.clone(), LogSink::default());
-    attempt.logs = logs.logs();
+    attempt.control.tail.begin(logs.logs());
     let call = async {
         let reply = if is_http {
             direct::http::serve(&lane, function, request, logs).await?

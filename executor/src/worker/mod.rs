@@ -12,18 +12,19 @@ pub mod control;
 mod foreign;
 pub mod meter;
 pub mod session;
+mod tail;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::{Duration, Instant},
 };
 
 use fanfold_protocol::{
-    AttemptId, Code, Error, Kind,
+    AttemptId, Code, Error, Kind, limit,
     link::{Held, ShardTag},
-    message::{FromExecutor, ToExecutor},
-    value::StoredKey,
+    message::{Assignment, FromExecutor, ToExecutor},
+    value::{Output, Stored, StoredKey},
 };
 use fanfold_store::Failpoint;
 use tokio::{
@@ -53,6 +54,7 @@ struct Inner {
     sessions: Mutex<HashMap<ShardTag, Arc<Channel>>>,
     running: Mutex<HashMap<AttemptId, Running>>,
     attempts: TaskTracker,
+    /// What goes on beside attempts: uploads, and telling what attempts write.
     uploads: TaskTracker,
     /// Nothing new is started, and what is assigned is handed back.
     leaving: CancellationToken,
@@ -68,7 +70,7 @@ struct Inner {
 /// An attempt under way, and whose it is.
 struct Running {
     control: Arc<Control>,
-    session: u64,
+    session: Arc<Channel>,
 }
 
 impl Worker {
@@ -102,6 +104,7 @@ impl Worker {
         let announcer = Arc::downgrade(&inner);
         let uploads = cache.run(move |key| announcer.upgrade().and_then(|inner| inner.owner_of(key)), halted);
         inner.uploads.spawn_on(uploads, &inner.threads);
+        inner.uploads.spawn_on(tell_logs(Arc::downgrade(&inner), inner.halted.clone()), &inner.threads);
         Ok(Self(inner))
     }
 
@@ -133,7 +136,7 @@ impl Worker {
     fn end_session(&self, ended: &Channel) {
         self.0.sessions().retain(|_, channel| channel.id != ended.id);
         let running = self.0.running();
-        for attempt in running.values().filter(|attempt| attempt.session == ended.id) {
+        for attempt in running.values().filter(|attempt| attempt.session.id == ended.id) {
             attempt.control.stop(owner_gone());
         }
     }
@@ -153,12 +156,13 @@ impl Worker {
             }
             ToExecutor::MayYield { attempt, below } => self.tell(attempt, |control| control.may_yield(below)),
             ToExecutor::Free(keys) => self.0.shared.tasks.cache.free(&keys),
+            ToExecutor::Prefetch(wanted) => self.prefetch(wanted),
             ToExecutor::Peers(peers) => self.0.shared.tasks.cache.peers().update(peers),
         }
         Ok(())
     }
 
-    fn run(&self, session: &Arc<Channel>, assignment: fanfold_protocol::message::Assignment) {
+    fn run(&self, session: &Arc<Channel>, assignment: Assignment) {
         let received = Instant::now();
         Failpoint::AttemptReceived.pass();
         let attempt = assignment.attempt;
@@ -167,14 +171,25 @@ impl Worker {
             // It was sent before its owner heard that we leave.
             control.stop(draining());
         }
-        let entry = Running { control: control.clone(), session: session.id };
+        let entry = Running { control: control.clone(), session: session.clone() };
         if self.0.running().insert(attempt, entry).is_some() {
             // An attempt's number is used once, so this is the same message again; the first one goes on.
             tracing::error!(?attempt, "an attempt was assigned twice");
             return;
         }
+        // While the instance is made. Several inputs are fetched at once, where the guest opens them one by one.
+        self.prefetch(inputs(&assignment).cloned().collect());
         let run = attempt::run(self.0.clone(), session.clone(), assignment, control, received);
         self.0.attempts.spawn_on(run, &self.0.threads);
+    }
+
+    /// Fetches what will be read.
+    fn prefetch(&self, wanted: Vec<Stored>) {
+        let env = &self.0.shared.tasks;
+        let wanted = env.cache.not_here(wanted);
+        if !wanted.is_empty() {
+            env.reads.spawn_on(env.cache.clone().prefetch(wanted), &self.0.threads);
+        }
     }
 
     /// Tells a running attempt something; what is for another one is late and dropped.
@@ -238,6 +253,26 @@ impl Inner {
     }
 }
 
+/// Tells owners what running attempts have written, a few times a second.
+async fn tell_logs(worker: Weak<Inner>, halted: CancellationToken) {
+    let mut interval = tokio::time::interval(Duration::from_millis(limit::LOG_INTERVAL_MS));
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = interval.tick() => {}
+            () = halted.cancelled() => return,
+        }
+        let Some(worker) = worker.upgrade() else { return };
+        let running: Vec<_> = {
+            let running = worker.running();
+            running.iter().map(|(id, run)| (*id, run.control.clone(), run.session.clone())).collect()
+        };
+        for (attempt, control, session) in running {
+            control.tail.flush(attempt, &session.events);
+        }
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
         // The last handle may go on an async thread, where waiting for threads is not allowed.
@@ -245,6 +280,14 @@ impl Drop for Inner {
             runtime.shutdown_background();
         }
     }
+}
+
+/// Partitions among the arguments.
+fn inputs(assignment: &Assignment) -> impl Iterator<Item = &Stored> {
+    assignment.args.iter().filter_map(|arg| match &arg.output {
+        Some(Output::Stored(stored)) => Some(stored),
+        _ => None,
+    })
 }
 
 fn draining() -> Error {

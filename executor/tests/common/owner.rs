@@ -112,6 +112,7 @@ impl Owner {
             | FromExecutor::Cancel { .. }
             | FromExecutor::Lost { .. }
             | FromExecutor::Durable(_)
+            | FromExecutor::Logs { .. }
             | FromExecutor::Offer(_)
             | FromExecutor::Leaving
             | FromExecutor::Left => {}

@@ -32,6 +32,7 @@ pub const ALL: &[(&str, Check)] = &[
     ("objects_are_read_and_written", objects_are_read_and_written),
     ("object_ranges_are_pinned", object_ranges_are_pinned),
     ("wishes_are_accepted", wishes_are_accepted),
+    ("memoised_calls_return_the_same", memoised_calls_return_the_same),
     ("the_context_is_known", the_context_is_known),
     ("retries_are_attempts", retries_are_attempts),
     ("a_deadline_ends_a_task", a_deadline_ends_a_task),
@@ -247,6 +248,17 @@ fn wishes_are_accepted() -> Result<()> {
         equal(call.durability(fanfold::Durability::Eager).submit()?.get()?, 3)?;
     }
     Ok(())
+}
+
+fn memoised_calls_return_the_same() -> Result<()> {
+    let long = blob::call(200_000).memo().submit()?;
+    let bytes = long.get()?;
+    expect(bytes.len() == 200_000 && bytes.iter().enumerate().all(|(n, b)| *b == n as u8), || {
+        format!("other bytes came back, {} of them", bytes.len())
+    })?;
+    equal(length::call(Partition::from(&long)).memo().submit()?.get()?.0, 200_000)?;
+    equal(add::call(&add::call(1, 2).memo().submit()?, 3).memo().submit()?.get()?, 6)?;
+    fails(numbers::call(2, false).memo().submit().map(drop), ErrorKind::Invalid)
 }
 
 fn the_context_is_known() -> Result<()> {

@@ -25,6 +25,8 @@ enum Act {
     Loop,
     /// Sleeps for an hour.
     Sleep,
+    /// Says so and sleeps for an hour.
+    Mumble,
     /// Executes an instruction that traps.
     Trap,
     /// Panics with a message.
@@ -60,6 +62,11 @@ fn misbehave(request: Request) -> Result<Answer> {
         Act::Nothing => Ok(Answer(vec![inline(b"ok".to_vec())])),
         Act::Loop => compute(),
         Act::Sleep => sleep(),
+        Act::Mumble => {
+            println!("good night");
+            fanfold::info!("sleeping");
+            sleep()
+        }
         Act::Trap => std::process::abort(),
         Act::Panic => panic!("asked to panic"),
         Act::Allocate => allocate(),

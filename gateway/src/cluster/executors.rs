@@ -28,6 +28,8 @@ pub(super) struct Target {
     pub peer: String,
     cpus: u32,
     calls: AtomicU32,
+    /// Links to owners in this process.
+    links: AtomicU32,
 }
 
 /// A direct call under way on an executor.
@@ -51,19 +53,27 @@ impl Executors {
         self.len() == 0
     }
 
-    /// Adds one, which replaces an earlier one of the same id.
+    /// Adds one, or a further link to it: there is one for each shard that this gateway owns.
     pub(super) fn add(&self, offer: &Offer, peer: String) -> Arc<Target> {
         let (executor, cpus) = (offer.executor, (offer.cpu_millis / 1000).max(1));
-        let target = Arc::new(Target { executor, peer, cpus, calls: AtomicU32::new(0) });
         let mut targets = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        targets.retain(|other| other.executor != executor);
+        if let Some(known) = targets.iter().find(|target| target.executor == executor && target.peer == peer)
+        {
+            known.links.fetch_add(1, Relaxed);
+            return Arc::clone(known);
+        }
+        let (calls, links) = (AtomicU32::new(0), AtomicU32::new(1));
+        let target = Arc::new(Target { executor, peer, cpus, calls, links });
         targets.push(Arc::clone(&target));
         target
     }
 
-    /// Removes one, unless it was replaced.
+    /// Removes one with its last link.
     pub(super) fn remove(&self, gone: &Arc<Target>) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).retain(|target| !Arc::ptr_eq(target, gone));
+        let mut targets = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if gone.links.fetch_sub(1, Relaxed) == 1 {
+            targets.retain(|target| !Arc::ptr_eq(target, gone));
+        }
     }
 
     /// The one that should run `version`, of those that are not in `passed_over`.
@@ -90,12 +100,15 @@ impl Target {
 mod tests {
     use super::*;
 
+    fn offer(executor: ExecutorId) -> Offer {
+        Offer { executor, cpu_millis: 1000, memory: 1, gpu: 0, custom: Default::default() }
+    }
+
     #[test]
     fn a_version_keeps_its_executor_until_that_is_busy() {
         let executors = Executors::default();
         for id in 1..=4 {
-            let offer = Offer { executor: ExecutorId(id), cpu_millis: 1000, memory: 1, gpu: 0 };
-            executors.add(&offer, format!("e{id}:1"));
+            executors.add(&offer(ExecutorId(id)), format!("e{id}:1"));
         }
         let version = Digest::of(b"f");
         let chosen = |passed_over: &[ExecutorId]| executors.choose(version, passed_over).unwrap();
@@ -109,6 +122,9 @@ mod tests {
         let of = |n: u8| executors.choose(Digest::of(&[n]), &[]).unwrap().executor;
         let spread: std::collections::BTreeSet<_> = (0..100).map(of).collect();
         assert_eq!(spread.len(), 4, "versions are spread");
+        let again = executors.add(&offer(first.executor), first.peer.clone());
+        executors.remove(&again);
+        assert_eq!(chosen(&[]).executor, first.executor, "one of its two links is left");
         executors.remove(&first);
         assert_eq!(chosen(&[]).executor, second.executor);
         let all: Vec<_> = (1..=4).map(ExecutorId).collect();

@@ -18,7 +18,7 @@ use fanfold_protocol::{
     function::{ComponentInfo, FunctionVersion},
     remote::{self, BROKEN, DATA, Failure, HEAD_BYTES, LOGS},
 };
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
+use http::{HeaderValue, Method, Request, Response, Uri};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -30,6 +30,7 @@ use hyper_util::{
 use super::{
     Executors,
     executors::{Calling, Target},
+    hop_by_hop,
 };
 use crate::body;
 
@@ -175,18 +176,6 @@ impl HttpBody for Unsent {
 
     fn size_hint(&self) -> SizeHint {
         self.bytes
-    }
-}
-
-/// Removes what belongs to the client's connection and not to its request.
-fn hop_by_hop(headers: &mut HeaderMap) {
-    for name in [
-        http::header::CONNECTION,
-        http::header::TRANSFER_ENCODING,
-        http::header::UPGRADE,
-        http::header::EXPECT,
-    ] {
-        headers.remove(name);
     }
 }
 

@@ -6,7 +6,7 @@ use fanfold_peer::{Answered, answer};
 use fanfold_protocol::{
     Code, Error, Kind,
     limit::MESSAGE_QUEUE_MAX,
-    link::{PROTOCOL, ShardName, Welcome, check_protocol},
+    link::{PROTOCOL, Welcome, check_protocol},
 };
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -15,21 +15,13 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::Executors;
-use crate::owner::{ExecutorLink, Owner};
+use crate::{
+    owner::ExecutorLink,
+    owners::{Owners, Shard},
+};
 
 /// Before the next try after a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_millis(50);
-
-/// An owner that executors can work for.
-#[derive(Clone)]
-pub(crate) struct Shard {
-    /// Its shard.
-    pub(crate) name: ShardName,
-    /// Its epoch.
-    pub(crate) epoch: u64,
-    /// The owner.
-    pub(crate) owner: Owner,
-}
 
 /// A listening address for executors.
 pub struct Listener {
@@ -45,7 +37,7 @@ impl Listener {
     /// `platform` / `unreachable` where the address cannot be had.
     pub(crate) async fn start(
         address: SocketAddr,
-        shard: Shard,
+        owners: Arc<Owners>,
         executors: Executors,
     ) -> Result<Self, Error> {
         let failed = |e: std::io::Error| {
@@ -56,7 +48,7 @@ impl Listener {
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let accept = Accept { shard, executors, stop: stop.clone(), tasks: tasks.clone() };
+        let accept = Accept { owners, executors, stop: stop.clone(), tasks: tasks.clone() };
         tasks.spawn(accept.run(listener));
         tasks.close();
         Ok(Self { address, stop, tasks })
@@ -75,7 +67,7 @@ impl Listener {
 }
 
 struct Accept {
-    shard: Shard,
+    owners: Arc<Owners>,
     executors: Executors,
     stop: CancellationToken,
     tasks: TaskTracker,
@@ -109,8 +101,8 @@ impl Accept {
 
     async fn link(&self, stream: TcpStream, from: SocketAddr) {
         match answer(stream).await {
-            Ok(answered) => match self.check(&answered) {
-                Ok(()) => self.take(answered).await,
+            Ok(answered) => match self.wanted(&answered) {
+                Ok(shard) => self.take(answered, shard).await,
                 Err(error) => {
                     tracing::warn!(name = answered.hello.name, %from, %error, "an executor was refused");
                     answered.refuse(error).await;
@@ -120,19 +112,19 @@ impl Accept {
         }
     }
 
-    fn check(&self, answered: &Answered) -> Result<(), Error> {
+    /// The shard that an executor wants to work for.
+    fn wanted(&self, answered: &Answered) -> Result<Shard, Error> {
         let hello = &answered.hello;
         check_protocol(&format!("executor `{}`", hello.name), hello.protocol)?;
-        if let Some(other) = hello.shard.as_ref().filter(|shard| **shard != self.shard.name) {
-            let why =
-                format!("this gateway owns shard `{}`, not `{}`", self.shard.name.as_str(), other.as_str());
-            return Err(Error::new(Kind::Conflict, Code::Precondition, why).retryable(true));
-        }
-        Ok(())
+        let Some(wanted) = &hello.shard else { return Ok(self.owners.home().clone()) };
+        self.owners.named(wanted).ok_or_else(|| {
+            let why = format!("this gateway does not own shard `{}`", wanted.as_str());
+            Error::new(Kind::Conflict, Code::Precondition, why).retryable(true)
+        })
     }
 
-    async fn take(&self, answered: Answered) {
-        let Shard { name, epoch, .. } = self.shard.clone();
+    async fn take(&self, answered: Answered, shard: Shard) {
+        let Shard { name, epoch, owner, .. } = shard;
         let tag = name.tag();
         let welcome = Welcome { protocol: PROTOCOL, shard: name, epoch };
         let (hello, link) = match answered.welcome(&welcome).await {
@@ -144,8 +136,9 @@ impl Accept {
         let (name, executor) = (hello.name, hello.offer.executor);
         let target = self.executors.add(&hello.offer, hello.peer.clone());
         let held = hello.held.into_iter().filter(|held| held.key.job.shard() == tag).collect();
-        let joined = ExecutorLink { offer: hello.offer, held, peer: Some(hello.peer), to, from };
-        if self.shard.owner.join(joined).await.is_ok() {
+        let peer = Some(hello.peer);
+        let joined = ExecutorLink { offer: hello.offer, held, name: name.clone(), peer, to, from };
+        if owner.join(joined).await.is_ok() {
             tracing::info!(name, %executor, "an executor joined");
             let ended = link.run(outgoing, incoming).await;
             tracing::info!(name, %executor, "an executor's link ended: {ended}");

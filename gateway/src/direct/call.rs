@@ -38,12 +38,12 @@ pub(super) struct Found {
 
 /// Answers `/function/…`.
 pub(crate) async fn answer(flight: InFlight, request: Request<Incoming>) -> Response<Outbound> {
-    let (callable, prefix_bytes) = match find(&flight, request.uri().path(), PREFIX) {
+    let (callable, prefix_bytes) = match find(&flight, request.uri().path(), PREFIX).await {
         Ok(found) => found,
         Err(error) => return problem::response(&error),
     };
     let traceparent = head::traceparent(request.headers());
-    let id = clock::new_invocation();
+    let id = clock::new_invocation(flight.owners.home().tag);
     let found = Found { flight, callable: Arc::clone(&callable), id, prefix_bytes };
     let result = match lane(&callable, &request, prefix_bytes) {
         Ok(Lane::Direct) => direct(found, request).await,
@@ -60,7 +60,7 @@ pub(crate) async fn answer(flight: InFlight, request: Request<Incoming>) -> Resp
 
 /// Answers `/async-function/…`.
 pub(crate) async fn answer_async(flight: InFlight, request: Request<Incoming>) -> Response<Outbound> {
-    let (callable, prefix_bytes) = match find(&flight, request.uri().path(), ASYNC_PREFIX) {
+    let (callable, prefix_bytes) = match find(&flight, request.uri().path(), ASYNC_PREFIX).await {
         Ok(found) => found,
         Err(error) => return problem::response(&error),
     };
@@ -85,11 +85,15 @@ fn refusal(error: &Error, callable: &Callable, id: Option<JobId>) -> Response<Ou
 }
 
 /// The function that a path names, and how many bytes of the path name it.
-fn find(flight: &InFlight, path: &str, prefix: &str) -> Result<(Arc<Callable>, usize), Error> {
+async fn find(flight: &InFlight, path: &str, prefix: &str) -> Result<(Arc<Callable>, usize), Error> {
     let Some(target) = Target::of_path(path, prefix) else {
         return Err(Error::not_found(Code::Route, format!("a call's path is {prefix}{{name}}")));
     };
-    let callable = flight.registry.callable(target.name, target.selector)?;
+    let callable = match flight.registry.callable(target.name, target.selector) {
+        Ok(callable) => callable,
+        // Boxed so that the future of calls stays small.
+        Err(_) => Box::pin(flight.registry.find(target.name, target.selector)).await?,
+    };
     Ok((callable, path.len() - target.rest.len()))
 }
 

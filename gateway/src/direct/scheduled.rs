@@ -33,7 +33,7 @@ pub(super) async fn call(
     let since = Instant::now();
     let (parts, input) = read(&found.flight, request).await?;
     let new = new_job(&found.callable, &parts, input, key)?;
-    let answer = found.flight.owner.run(new, key.is_some()).await?;
+    let answer = found.flight.taker(key.is_some()).run(new, key.is_some()).await?;
     let (bytes, body) = answer.body().await?;
 
     let usage = &answer.usage;
@@ -63,7 +63,7 @@ pub(super) async fn accept(
     let key = idempotency::key(request.method(), request.uri().path(), request.headers())?;
     let (parts, input) = read(&flight, request).await?;
     let new = new_job(&callable, &parts, input, key)?;
-    let job = flight.owner.accept(new).await?;
+    let job = flight.taker(key.is_some()).accept(new).await?;
     Ok(accepted(job, "/v1/invocations/", Some(&callable)))
 }
 

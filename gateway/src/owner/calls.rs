@@ -8,6 +8,7 @@
 use fanfold_protocol::{
     Code, Error, Kind, TaskId,
     call::{Call, Durability, TaskSpec},
+    custom::custom_fault,
     function::FunctionVersion,
     limit,
     record::Accepted,
@@ -56,6 +57,9 @@ pub(super) fn child(
     check(&call)?;
     let base = of_manifest(task, function);
     let options = call.options;
+    check_memo(options.memo, call.generator, function)?;
+    // What answers other calls is copied in the object store.
+    let durability = if options.memo { Durability::Eager } else { options.durability };
     let memory = options.memory.unwrap_or(base.memory);
     Ok(TaskSpec {
         parent: Some(parent),
@@ -67,17 +71,31 @@ pub(super) fn child(
         memory,
         memory_max: base.memory_max.max(memory),
         gpu: options.gpu.unwrap_or(base.gpu),
+        custom: base.custom.into_iter().chain(options.custom).collect(),
         placement: options.placement,
         attempts: options.attempts.unwrap_or(base.attempts),
         deadline_at_ms: options.deadline_ms.map(|after| now_ms.saturating_add(after)),
-        durability: options.durability,
+        durability,
+        memo: options.memo,
         ..base
     })
 }
 
+fn check_memo(memo: bool, generator: bool, function: &FunctionVersion) -> Result<(), Error> {
+    let why = match (memo, generator, function.deterministic()) {
+        (true, true, _) => String::from("a generator cannot be memoised: call it without `memo`"),
+        (true, _, false) => format!(
+            "`{}` is not deterministic, so another run's outputs will not do: call it without `memo`",
+            function.name
+        ),
+        _ => return Ok(()),
+    };
+    Err(Error::new(Kind::Invalid, Code::Call, why))
+}
+
 fn of_manifest(task: TaskId, function: &FunctionVersion) -> TaskSpec {
     let manifest = &function.manifest;
-    let resources = manifest.resources;
+    let resources = &manifest.resources;
     TaskSpec {
         id: task,
         parent: None,
@@ -91,6 +109,7 @@ fn of_manifest(task: TaskId, function: &FunctionVersion) -> TaskSpec {
         memory: resources.memory,
         memory_max: resources.memory_max.unwrap_or(resources.memory),
         gpu: resources.gpu,
+        custom: resources.custom.clone(),
         placement: fanfold_protocol::call::Placement::default(),
         attempts: manifest.retry.attempts,
         backoff_ms: manifest.retry.backoff,
@@ -98,11 +117,13 @@ fn of_manifest(task: TaskId, function: &FunctionVersion) -> TaskSpec {
         deadline_at_ms: None,
         deterministic: function.deterministic(),
         durability: Durability::default(),
+        memo: false,
     }
 }
 
 fn check(call: &Call) -> Result<(), Error> {
     let options = &call.options;
+    let fault = custom_fault(&options.custom);
     let inline: usize = call.args.iter().map(inline_bytes).sum();
     let inline_max = call.args.iter().map(inline_bytes).max().unwrap_or(0);
     let why = if call.outputs > limit::OUTPUTS_MAX {
@@ -124,6 +145,8 @@ fn check(call: &Call) -> Result<(), Error> {
         String::from("no cpu: ask for at least one thousandth")
     } else if options.memory.is_some_and(|bytes| bytes < MEMORY_MIN) {
         format!("too little memory: ask for at least {MEMORY_MIN} bytes")
+    } else if let Some(why) = fault {
+        why
     } else {
         return Ok(());
     };

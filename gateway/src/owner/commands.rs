@@ -33,20 +33,25 @@ impl Loop {
             Command::Record(record) => self.record(record),
             Command::WakeAt(at_ms) => self.wake_at_ms = Some(at_ms),
             Command::JobEnded(end) => self.ended(*end),
-            Command::Free(keys) => self.free(keys),
+            Command::Free(mut keys) => {
+                self.memos.withhold(None, &mut keys);
+                self.free(keys);
+            }
+            Command::Memoise { key, outputs } => self.memoise(key, outputs),
             Command::Stalled { job, reason } => {
                 tracing::warn!(%job, %reason, "a job has runnable work and nothing of it ran for five seconds");
             }
         }
     }
 
-    fn send(&mut self, executor: ExecutorId, message: ToExecutor) {
-        match &message {
+    fn send(&mut self, executor: ExecutorId, mut message: ToExecutor) {
+        match &mut message {
             ToExecutor::Run(assignment) if !self.note_run(executor, assignment) => return,
             ToExecutor::Run(_) => Failpoint::AttemptChosen.pass(),
             ToExecutor::Woken { attempt, .. } | ToExecutor::Next { attempt, .. } => {
                 self.note_wait(*attempt, false)
             }
+            ToExecutor::Free(keys) => self.memos.withhold(Some(executor), keys),
             _ => {}
         }
         if let Some(link) = self.links.iter_mut().find(|link| link.id() == executor) {
@@ -73,6 +78,7 @@ impl Loop {
             && !mem::replace(&mut live.placed, true)
         {
             self.places.take(&live.function.name);
+            self.mirror_job(job);
         }
         true
     }
@@ -85,8 +91,7 @@ impl Loop {
 
     fn record(&mut self, record: Record) {
         match &record {
-            Record::Committed(_) => Failpoint::CommitDecided.pass(),
-            // It is journalled when the job's logs are stored: see `ended`.
+            // It is journalled when the job's logs and graph are stored: see `ended`.
             Record::Ended { job, .. } => {
                 if let Some(live) = self.live.get_mut(job) {
                     live.end = Some(record);
@@ -98,6 +103,11 @@ impl Loop {
                     live.error = Some(error.clone());
                 }
                 self.free_place(*job);
+                self.mirror_job(*job);
+            }
+            Record::Committed(committed) => {
+                Failpoint::CommitDecided.pass();
+                self.mirror_task(committed.job, committed.attempt.task);
             }
             _ => {}
         }
@@ -111,6 +121,7 @@ impl Loop {
                 let FromExecutor::Submit { attempt, index, call } = message else { return };
                 return self.submit(attempt, index, *call);
             }
+            FromExecutor::Logs { attempt, lines } => return self.logged(*attempt, lines),
             FromExecutor::Finished { attempt, logs, .. } => {
                 Failpoint::ResultReceived.pass();
                 let (attempt, logs) = (*attempt, mem::take(logs));
@@ -119,6 +130,7 @@ impl Loop {
             FromExecutor::Wait { attempt, .. } | FromExecutor::Next { attempt, .. } => {
                 self.note_wait(*attempt, true)
             }
+            FromExecutor::Lost { key, .. } if key.is_memo() => self.memo_lost(*key),
             FromExecutor::Left => return self.left.push(executor),
             FromExecutor::Offer(offer) => {
                 if let Some(link) = self.links.iter_mut().find(|link| link.id() == executor) {
@@ -170,11 +182,17 @@ impl Loop {
     }
 
     fn attempt_finished(&mut self, attempt: AttemptId, logs: &[u8]) {
-        let Some(Running { job, .. }) = self.running.remove(&attempt) else { return };
-        if let Some(live) = self.live.get_mut(&job)
-            && !logs.is_empty()
+        self.logged(attempt, logs);
+        self.running.remove(&attempt);
+    }
+
+    /// An attempt has written these lines.
+    fn logged(&mut self, attempt: AttemptId, lines: &[u8]) {
+        if !lines.is_empty()
+            && let Some(Running { job, .. }) = self.running.get(&attempt)
+            && let Some(live) = self.live.get_mut(job)
         {
-            live.log.append(attempt, logs);
+            live.log.append(attempt, lines);
         }
     }
 
@@ -185,7 +203,7 @@ impl Loop {
             // Its last link broke, and it noticed before we did.
             self.executor_left(before);
         }
-        let mut link = Link::new(link);
+        let mut link = Link::new(link, self.now_ms);
         let others: Vec<Peer> = self.links.iter().filter_map(Link::peer).collect();
         if let Some(peer) = link.peer() {
             self.links.iter_mut().for_each(|other| other.send(ToExecutor::Peers(vec![peer.clone()])));

@@ -1,6 +1,6 @@
 //! What becomes true when a record is durable, and what is answered when it cannot be made so.
 
-use fanfold_protocol::{Code, Error, JobId, Kind, rest::JobView};
+use fanfold_protocol::{Code, Digest, Error, JobId, Kind, rest::JobView};
 use fanfold_scheduler::Event;
 use fanfold_store::Failpoint;
 
@@ -19,6 +19,10 @@ pub(super) enum Consequence {
     Cancelled(JobId, Reply<JobView>),
     /// The job's end is announced.
     Ended(JobId),
+    /// The outputs of a memoised call answer equal ones.
+    Memoised(Digest),
+    /// They do no longer.
+    Unmemoised(Digest),
     /// The records are there: an answer to remember, or somebody else's.
     Recorded(Reply<()>),
 }
@@ -40,6 +44,8 @@ impl Loop {
                     Failpoint::EndDurable.pass();
                     self.announce(job);
                 }
+                Some(Consequence::Memoised(key)) => self.memo_is_durable(key),
+                Some(Consequence::Unmemoised(key)) => self.memo_is_gone(key),
                 Some(Consequence::Recorded(reply)) => tell(reply, Ok(())),
             }
         }
@@ -53,8 +59,9 @@ impl Loop {
                 Some(Consequence::Accepted(job)) => self.accept_failed(job, error),
                 Some(Consequence::Cancelled(_, reply)) => tell(reply, Err(error.clone())),
                 Some(Consequence::Recorded(reply)) => tell(reply, Err(error.clone())),
-                // Ends are never refused.
-                Some(Consequence::Ended(_)) | None => {}
+                // The rest is never refused.
+                Some(Consequence::Ended(_) | Consequence::Memoised(_) | Consequence::Unmemoised(_))
+                | None => {}
             }
         }
     }

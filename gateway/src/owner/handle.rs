@@ -12,8 +12,8 @@ use fanfold_protocol::{
     function::{FunctionRef, FunctionVersion},
     limit,
     link::{ShardName, ShardTag},
-    record::{Accepted, Input, Record},
-    rest::{DeadLetterView, GraphView, JobView, LineageView, Page},
+    record::{Accepted, Input},
+    rest::{DeadLetterView, JobView, Page},
 };
 use fanfold_store::{Journal, Store};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -36,11 +36,13 @@ pub struct Config {
     pub drain: Duration,
     /// The shard it owns: its jobs' ids carry it.
     pub shard: ShardTag,
+    /// Where others are told of its jobs.
+    pub mirror: Option<fanfold_store::Mirror>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { drain: Duration::from_secs(10), shard: ShardName::default().tag() }
+        Self { drain: Duration::from_secs(10), shard: ShardName::default().tag(), mirror: None }
     }
 }
 
@@ -57,8 +59,8 @@ pub struct Owner {
 impl Owner {
     /// Starts an owner over what the journal said (`folded`), and goes on with the unfinished jobs in it.
     ///
-    /// All appends to the journal must go through this owner from here on (see [`Appender`]), because its checkpoints
-    /// stand for everything that was appended before them.
+    /// All appends to the journal must go through this owner from here on, because its checkpoints stand for everything
+    /// that was appended before them.
     ///
     /// # Errors
     /// None at present.
@@ -118,16 +120,6 @@ impl Owner {
         self.shared.closed.get().filter(|error| error.code != Code::Draining).cloned()
     }
 
-    /// Lets `appender` write to the journal through this owner.
-    pub fn connect(&self, appender: &Appender) {
-        // An appender belongs to one owner; the first one keeps it.
-        let _ = appender.0.set(self.clone_door());
-    }
-
-    fn clone_door(&self) -> Door {
-        Door { requests: self.requests.clone(), closed: Arc::downgrade(&self.shared) }
-    }
-
     /// Accepts a job that is recorded and runs when there is a place. Its id is given out when its record is durable.
     /// The same idempotency key and request give the same id again.
     ///
@@ -184,14 +176,17 @@ impl Owner {
         Ok((outputs::content_type(output.as_ref()), bytes, body))
     }
 
-    /// What a job's tasks logged until now, as NDJSON lines.
+    /// What a job's tasks logged until now, as NDJSON lines, without the first `from` bytes.
     ///
     /// # Errors
     /// `not-found` / `invocation`; `lost` / `corrupt`.
-    pub async fn logs(&self, job: JobId) -> Result<Bytes, Error> {
-        match self.ask(|reply| Request::Logs { job, reply }).await? {
+    pub async fn logs(&self, job: JobId, from: usize) -> Result<Bytes, Error> {
+        match self.ask(|reply| Request::Logs { job, from, reply }).await? {
             LogsFound::Live(logs) => Ok(logs),
-            LogsFound::Stored => Ok(self.shared.store.logs(job).await?.unwrap_or_default()),
+            LogsFound::Stored => {
+                let logs = self.shared.store.logs(job).await?.unwrap_or_default();
+                Ok(logs.slice(from.min(logs.len())..))
+            }
         }
     }
 
@@ -215,22 +210,6 @@ impl Owner {
         batch: bool,
     ) -> Result<Page<JobView>, Error> {
         self.ask(|reply| Request::List { before: after, limit, batch, reply }).await
-    }
-
-    /// The tasks of a job that runs or was among the last [`limit::GRAPHS_KEPT_MAX`] to end; of an older one, its root.
-    ///
-    /// # Errors
-    /// `not-found` / `invocation`.
-    pub async fn graph(&self, job: JobId) -> Result<GraphView, Error> {
-        self.ask(|reply| Request::Graph { job, reply }).await
-    }
-
-    /// How a partition was made.
-    ///
-    /// # Errors
-    /// `not-found` / `partition`: unknown, or its job has ended and is not among the last to do so.
-    pub async fn lineage(&self, partition: PartitionId) -> Result<LineageView, Error> {
-        self.ask(|reply| Request::Lineage { partition, reply }).await
     }
 
     /// A partition's length and bytes: of a live job, or an output of an ended one.
@@ -356,7 +335,12 @@ impl Owner {
         Ok(Submission { function, accepted, recorded })
     }
 
-    async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Error> {
+    /// Whether it has ended; see [`Owner::ended`].
+    pub fn has_ended(&self) -> bool {
+        *self.shared.ended.borrow()
+    }
+
+    pub(super) async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
         self.requests.send(request(reply)).await.map_err(|_| self.shared.closed())?;
         answer.await.map_err(|_| self.shared.closed())?
@@ -376,31 +360,4 @@ async fn run(mut owner: Loop, mut requests: mpsc::Receiver<Request>, shared: Arc
     }
     drop((owner, requests));
     shared.ended.send_replace(true);
-}
-
-/// Appends other records to the journal (those of the registry) in the owner's order. Made before the owner is, and
-/// connected to it with [`Owner::connect`].
-#[derive(Clone, Debug, Default)]
-pub struct Appender(Arc<OnceLock<Door>>);
-
-#[derive(Debug)]
-struct Door {
-    requests: mpsc::Sender<Request>,
-    closed: std::sync::Weak<Shared>,
-}
-
-impl Appender {
-    /// Records entries together, all or none; returns when they are durable.
-    ///
-    /// # Errors
-    /// Those of [`Journal::append_all`].
-    pub async fn append(&self, records: Vec<Record>) -> Result<(), Error> {
-        let Some(door) = self.0.get() else {
-            return Err(draining());
-        };
-        let closed = || door.closed.upgrade().map_or_else(draining, |shared| shared.closed());
-        let (reply, answer) = oneshot::channel();
-        door.requests.send(Request::Append { records, reply }).await.map_err(|_| closed())?;
-        answer.await.map_err(|_| closed())?
-    }
 }

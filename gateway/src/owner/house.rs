@@ -22,6 +22,7 @@ impl Loop {
     pub fn keep_house(&mut self) {
         self.forget();
         self.expire_answers();
+        self.expire_memos();
         self.give_up_waiting();
         self.free(Vec::new());
         self.checkpoint();
@@ -39,6 +40,7 @@ impl Loop {
             let stored: Vec<_> =
                 self.state.job(job).map(|job| job.stored().cloned().collect()).unwrap_or_default();
             self.free_copies(&stored);
+            self.mirror_gone(job);
             self.work.remove(job, true);
         }
     }
@@ -87,7 +89,8 @@ impl Loop {
     /// Has executors remove the copies they are known to have, and the store's with them. The others' keys.
     fn free_copies(&mut self, stored: &[Stored]) -> Vec<StoredKey> {
         let mut others = Vec::new();
-        for Stored { key, at, .. } in stored {
+        // The data of memoised calls has its own time.
+        for Stored { key, at, .. } in stored.iter().filter(|stored| !stored.key.is_memo()) {
             match self.links.iter_mut().find(|link| Some(link.id()) == *at && link.connected) {
                 Some(link) => link.send(ToExecutor::Free(vec![*key])),
                 None => others.push(*key),
@@ -115,12 +118,8 @@ impl Loop {
             return;
         }
         self.housekeeping.compacting = true;
-        // What the registry was told is durable is in its catalog or pending by now, since it learned it from here.
-        let (state, mut records) = (self.state.clone(), self.shared.registry.snapshot_records());
-        self.work.compact(move || {
-            records.extend(state.records());
-            records
-        });
+        let state = self.state.clone();
+        self.work.compact(move || state.records());
     }
 
     fn compacted(&mut self, records: Result<Vec<Record>, Error>) {
@@ -150,9 +149,9 @@ impl Loop {
     pub fn done(&mut self, done: Done) {
         match done {
             Done::Input { job, result } => self.input_read(job, result),
-            Done::LogsStored { job, result } => {
+            Done::EndStored { job, result } => {
                 if let Err(error) = result {
-                    tracing::warn!(%job, %error, "a job's logs could not be stored");
+                    tracing::warn!(%job, %error, "a job's logs and task graph could not be stored");
                 }
                 self.journal_end(job);
             }
@@ -163,6 +162,8 @@ impl Loop {
                     tracing::warn!(%error, "freed partitions could not be removed; they go with their jobs");
                 }
             }
+            Done::MemoCopied { key, from, outputs, result } => self.memo_copied(key, &from, outputs, result),
+            Done::MemoRemoved { key, result } => self.memo_removed(key, result),
             Done::Compacted { records } => self.compacted(records),
         }
     }

@@ -173,6 +173,7 @@ impl Loop {
         self.roots.insert(TaskId::root(job), job);
         self.places.wait(&live.function, job);
         self.live.insert(job, live);
+        self.mirror_job(job);
     }
 
     /// Lines up what the journal says is unfinished, those that had begun before the others.
@@ -282,7 +283,7 @@ impl Loop {
         self.lane.push(record, Some(Consequence::Ended(job)));
     }
 
-    /// The scheduler ended a job. A recorded one is announced when its end is durable, its logs before that.
+    /// The scheduler ended a job. A recorded one is announced when its end is durable, its logs and graph are stored before that.
     pub fn ended(&mut self, end: JobEnd) {
         let job = end.job;
         self.free_place(job);
@@ -292,17 +293,21 @@ impl Loop {
         }
         live.attempts = end.attempts;
         live.stage = Stage::Ending;
-        self.history.remember(job, end.progress, end.graph);
+        let graph = (end.tasks > 1).then(|| Arc::new(end.graph));
+        live.graph = graph.clone();
+        let logs = (!live.log.is_empty()).then(|| live.log.snapshot());
+        if let Some(graph) = &graph {
+            self.history.remember(job, end.progress, graph);
+        }
         let mut kept = end.kept;
         kept.retain(|(partition, _)| partition.task != TaskId::root(job));
         if !kept.is_empty() {
             self.lane.push(Record::Kept { job, partitions: kept }, None);
         }
-        if live.log.is_empty() {
+        if logs.is_none() && graph.is_none() {
             self.journal_end(job);
         } else {
-            let logs = live.log.snapshot();
-            self.work.store_logs(job, logs);
+            self.work.store_end(job, logs, graph);
         }
     }
 
@@ -331,6 +336,7 @@ impl Loop {
             }
         }
         self.end_watch(id);
+        self.mirror_end(id);
     }
 
     /// Gives a job's place back, if it has one.

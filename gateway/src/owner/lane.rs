@@ -233,6 +233,7 @@ pub(super) fn weight(record: &Record) -> usize {
             Input::Stored { .. } => 0,
         },
         Record::Committed(committed) => outputs(&committed.outputs),
+        Record::Memoised { outputs: made, .. } => outputs(made),
         Record::Made { value, .. } => output_weight(value),
         Record::Ended { result: Ok(ended), .. } => outputs(ended),
         Record::Kept { partitions, .. } => {

@@ -25,6 +25,9 @@ const MESSAGES_PER_TURN: usize = 512;
 
 pub(super) struct Link {
     pub offer: Offer,
+    /// What operators call it.
+    pub name: String,
+    pub joined_at_ms: u64,
     /// Where other executors reach it.
     pub peer: Option<String>,
     to: PollSender<ToExecutor>,
@@ -35,9 +38,11 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub fn new(link: ExecutorLink) -> Self {
+    pub fn new(link: ExecutorLink, now_ms: u64) -> Self {
         Self {
             offer: link.offer,
+            name: link.name,
+            joined_at_ms: now_ms,
             peer: link.peer,
             to: PollSender::new(link.to),
             from: link.from,

@@ -7,6 +7,7 @@ use fanfold_protocol::{
     Error, ExecutorId, JobId,
     function::FunctionVersion,
     record::{Accepted, Record},
+    rest::GraphView,
 };
 
 use super::{
@@ -47,6 +48,8 @@ pub(super) struct Live {
     pub attempts: u32,
     /// Its `Ended`, between the scheduler's command and the journal.
     pub end: Option<Record>,
+    /// Its tasks, from the scheduler's end until the journal's.
+    pub graph: Option<Arc<GraphView>>,
 }
 
 impl Live {
@@ -64,6 +67,7 @@ impl Live {
             error: None,
             attempts: 0,
             end: None,
+            graph: None,
         }
     }
 

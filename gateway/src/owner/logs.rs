@@ -31,6 +31,16 @@ impl JobLog {
         }
     }
 
+    /// Bytes of the lines until now.
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// The lines until now from a byte on, without those that were dropped.
+    pub fn since(&self, from: usize) -> Bytes {
+        Bytes::copy_from_slice(self.lines.get(from..).unwrap_or_default())
+    }
+
     /// All lines until now, a last one telling how many were dropped.
     pub fn snapshot(&self) -> Bytes {
         let mut lines = self.lines.clone();

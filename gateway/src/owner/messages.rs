@@ -10,8 +10,8 @@ use fanfold_protocol::{
     function::FunctionVersion,
     link::Held,
     message::{FromExecutor, Offer, ToExecutor, Usage},
-    record::{Accepted, Record},
-    rest::{DeadLetterView, GraphView, JobView, LineageView, Page},
+    record::Accepted,
+    rest::{ClusterView, DeadLetterView, GraphView, JobView, LineageView, Page},
     value::Output,
 };
 use tokio::sync::{mpsc, oneshot, watch};
@@ -80,6 +80,8 @@ pub struct ExecutorLink {
     pub offer: Offer,
     /// Partitions of this shard's jobs that it has from before this link.
     pub held: Vec<Held>,
+    /// What operators call it.
+    pub name: String,
     /// Where other executors reach it, as `host:port`; `None`: nowhere, it is the only one.
     pub peer: Option<String>,
     /// Messages to it; [`fanfold_protocol::limit::MESSAGE_QUEUE_MAX`] is a good capacity.
@@ -115,6 +117,32 @@ pub struct Metrics {
     pub executors: Vec<ExecutorMetrics>,
     /// The journal.
     pub journal: JournalMetrics,
+}
+
+impl Metrics {
+    /// Adds those of another owner of the same process, which has the same executors.
+    pub fn add(&mut self, other: Self) {
+        self.waiting += other.waiting;
+        self.input_bytes += other.input_bytes;
+        self.running += other.running;
+        self.kept += other.kept;
+        self.dead_letters += other.dead_letters;
+        self.accepted += other.accepted;
+        self.succeeded += other.succeeded;
+        self.failed += other.failed;
+        self.cancelled += other.cancelled;
+        self.attempts += other.attempts;
+        self.journal.waiting += other.journal.waiting;
+        self.journal.failing = self.journal.failing.take().or(other.journal.failing);
+        self.journal.segments += other.journal.segments;
+        for executor in other.executors {
+            if let Some(known) = self.executors.iter_mut().find(|known| known.executor == executor.executor) {
+                known.attempts += executor.attempts;
+                known.cpu_millis_free = known.cpu_millis_free.min(executor.cpu_millis_free);
+                known.memory_free = known.memory_free.min(executor.memory_free);
+            }
+        }
+    }
 }
 
 /// One executor, as the owner sees it.
@@ -169,6 +197,19 @@ pub(super) enum LogsFound {
     Stored,
 }
 
+/// The tasks of a job: in memory, or in the store.
+pub(super) enum GraphFound {
+    Here(Arc<GraphView>),
+    /// With what its end tells of it, for a job of one task and one whose graph is lost.
+    Stored(JobId, GraphView),
+}
+
+/// How a partition was made, or the job whose graph tells.
+pub(super) enum LineageFound {
+    Here(Box<LineageView>),
+    Past(GraphFound),
+}
+
 pub(super) enum Request {
     Accept {
         submission: Box<Submission>,
@@ -192,6 +233,8 @@ pub(super) enum Request {
     },
     Logs {
         job: JobId,
+        /// How many bytes of them the caller has.
+        from: usize,
         reply: Reply<LogsFound>,
     },
     Cancel {
@@ -206,11 +249,13 @@ pub(super) enum Request {
     },
     Graph {
         job: JobId,
-        reply: Reply<GraphView>,
+        reply: Reply<GraphFound>,
     },
     Lineage {
         partition: PartitionId,
-        reply: Reply<LineageView>,
+        /// Its job, if the caller knows.
+        job: Option<JobId>,
+        reply: Reply<LineageFound>,
     },
     Partition {
         partition: PartitionId,
@@ -236,13 +281,11 @@ pub(super) enum Request {
         answer: StoredAnswer,
         reply: Reply<()>,
     },
-    /// Records of somebody else, all or none.
-    Append {
-        records: Vec<Record>,
-        reply: Reply<()>,
-    },
     Metrics {
         reply: Reply<Metrics>,
+    },
+    Cluster {
+        reply: Reply<ClusterView>,
     },
     /// An executor came.
     Join(Box<ExecutorLink>),

@@ -34,12 +34,16 @@ mod lane;
 mod consequences;
 mod work;
 mod house;
+mod memos;
 mod retention;
 mod stop;
 
 mod views;
 mod watch;
+mod mirrored;
 mod history;
+mod lineage;
+mod overview;
 mod letters;
 mod logs;
 mod outputs;
@@ -48,6 +52,9 @@ mod dropped;
 #[cfg(test)]
 mod tests;
 
-pub use handle::{Appender, Config, Owner};
+pub use handle::{Config, Owner};
+pub(crate) use lineage::of as lineage_of;
 pub use messages::{Answer, ExecutorLink, ExecutorMetrics, JournalMetrics, Metrics, NewJob};
+pub(crate) use outputs::open_output;
+pub(crate) use overview::JOBS_MAX;
 pub use state::{State, StoredAnswer};

@@ -38,6 +38,15 @@ pub(super) async fn open(store: &Store, output: Option<&Output>) -> Result<(u64,
     }
 }
 
+/// An output's media type as far as it can be told, length and bytes.
+///
+/// # Errors
+/// `lost` / `partition-lost` or `corrupt` where the store does not have it.
+pub(crate) async fn open_output(store: &Store, output: &Output) -> Result<(&'static str, u64, Body), Error> {
+    let (bytes, body) = open(store, Some(output)).await?;
+    Ok((content_type(Some(output)), bytes, body))
+}
+
 /// The same body, which keeps `leftover` from happening as long as it is there.
 pub(super) fn hold(body: Body, leftover: Option<Arc<Leftover>>) -> Body {
     match leftover {

@@ -100,6 +100,11 @@ impl Places {
         self.waiting -= before - queue.waiting.len();
     }
 
+    /// Each function with jobs that run or wait: how many of either, and how many may run.
+    pub fn queues(&self) -> impl Iterator<Item = (&FunctionName, usize, usize, usize)> {
+        self.functions.iter().map(|(name, queue)| (name, queue.running, queue.waiting.len(), queue.max))
+    }
+
     /// The job at the front of each queue: the oldest that waits.
     pub fn fronts(&self) -> Vec<JobId> {
         self.functions.values().filter_map(|queue| queue.waiting.front().copied()).collect()

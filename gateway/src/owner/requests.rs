@@ -38,11 +38,11 @@ impl Loop {
             Request::View { job, reply } => tell(reply, self.view(job)),
             Request::Watch { job, reply } => self.watch(job, reply),
             Request::Output { job, reply } => tell(reply, self.output(job)),
-            Request::Logs { job, reply } => tell(reply, self.logs(job)),
+            Request::Logs { job, from, reply } => tell(reply, self.logs(job, from)),
             Request::Cancel { job, reply } => self.cancel(job, reply),
             Request::List { before, limit, batch, reply } => tell(reply, Ok(self.list(before, limit, batch))),
             Request::Graph { job, reply } => tell(reply, self.graph(job)),
-            Request::Lineage { partition, reply } => tell(reply, self.lineage(partition)),
+            Request::Lineage { partition, job, reply } => tell(reply, self.lineage(partition, job)),
             Request::Partition { partition, reply } => tell(reply, self.partition(partition)),
             Request::DeadLetters { before, limit, reply } => {
                 tell(reply, Ok(self.dead_letters(before, limit)))
@@ -50,8 +50,8 @@ impl Loop {
             Request::DeadLetter { job, reply } => tell(reply, self.dead_letter(job)),
             Request::Answered { key, request, reply } => tell(reply, self.answered(key, request)),
             Request::Remember { key, answer, reply } => self.remember(key, answer, reply),
-            Request::Append { records, reply } => self.append(records, reply),
             Request::Metrics { reply } => tell(reply, Ok(self.metrics())),
+            Request::Cluster { reply } => tell(reply, Ok(self.cluster())),
             Request::Join(link) => self.executor_joined(*link),
             Request::Stop { reply } => self.begin_stop(reply),
         }
@@ -135,9 +135,9 @@ impl Loop {
         Ok(outputs.first().cloned())
     }
 
-    fn logs(&self, id: JobId) -> Result<LogsFound, Error> {
+    fn logs(&self, id: JobId, from: usize) -> Result<LogsFound, Error> {
         match self.live.get(&id) {
-            Some(live) => Ok(LogsFound::Live(live.log.snapshot())),
+            Some(live) => Ok(LogsFound::Live(live.log.since(from))),
             None => self.state.job(id).map(|_| LogsFound::Stored).ok_or_else(|| no_job(id)),
         }
     }
@@ -198,17 +198,6 @@ impl Loop {
         let StoredAnswer { request, at_ms, status, content_type, body } = answer;
         let record = Record::Answered { key, request, at_ms, status, content_type, body };
         self.lane.push_refusable(record, Vec::new(), Consequence::Recorded(reply));
-    }
-
-    fn append(&mut self, records: Vec<Record>, reply: Reply<()>) {
-        if let Some(error) = self.lane.refusal() {
-            return tell(reply, Err(error.clone()));
-        }
-        let mut records = records.into_iter();
-        match records.next() {
-            Some(first) => self.lane.push_refusable(first, records.collect(), Consequence::Recorded(reply)),
-            None => tell(reply, Ok(())),
-        }
     }
 
     fn begin_stop(&mut self, reply: Reply<()>) {

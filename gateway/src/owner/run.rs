@@ -32,7 +32,9 @@ use super::{
     lane::{Lane, Written},
     link::Link,
     live::{Accepting, Live, Running},
+    memos::Memos,
     messages::{ExecutorLink, Request},
+    mirrored::Mirrored,
     places::Places,
     retention::Retention,
     shared::Shared,
@@ -77,6 +79,8 @@ pub(super) struct Loop {
     pub watched: Watched,
     pub history: History,
     pub retention: Retention,
+    pub memos: Memos,
+    pub mirrored: Mirrored,
     pub work: Work,
     pub housekeeping: Housekeeping,
     pub totals: Totals,
@@ -134,6 +138,7 @@ impl Loop {
         state: State,
         executors: Vec<ExecutorLink>,
     ) -> Self {
+        let mirrored = Mirrored::new(config.mirror.clone());
         Self {
             config,
             scheduler: Scheduler::new(journal.epoch()),
@@ -154,6 +159,8 @@ impl Loop {
             watched: Watched::default(),
             history: History::default(),
             retention: Retention::default(),
+            memos: Memos::default(),
+            mirrored,
             work: Work::new(shared.store.clone()),
             housekeeping: Housekeeping::default(),
             totals: Totals::default(),
@@ -185,6 +192,7 @@ impl Loop {
         for link in std::mem::take(&mut self.joining) {
             self.executor_joined(link);
         }
+        self.recall_memos();
         self.resume();
         self.start_waiting();
     }
@@ -289,13 +297,21 @@ impl Loop {
         if self.watched.is_due(self.now_ms) {
             self.update_watched();
         }
+        if self.mirrored.is_due(self.now_ms) {
+            self.tell_mirror();
+        }
     }
 
     /// Sets the timer to the next thing that is due. A timer that is early only makes a turn without events, so one
     /// that is armed for an earlier moment stays: setting it costs more than such a turn.
     fn arm(&self, mut timer: Pin<&mut Sleep>) {
-        let due =
-            [self.wake_at_ms, Some(self.housekeeping.due_ms), self.watched.due_ms(), self.stop_check_ms()];
+        let due = [
+            self.wake_at_ms,
+            Some(self.housekeeping.due_ms),
+            self.watched.due_ms(),
+            self.mirrored.due_ms(),
+            self.stop_check_ms(),
+        ];
         let Some(due_ms) = due.into_iter().flatten().min() else { return };
         let due = self.shared.clock.instant(due_ms);
         if timer.is_elapsed() || due < timer.deadline() {

@@ -9,6 +9,7 @@
 //! Functions, versions and aliases are the registry's part of the journal and are ignored here.
 
 mod job;
+mod memos;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ use fanfold_protocol::{
 };
 
 pub use job::{End, FailedAttempt, Job, Log};
+pub use memos::{Memo, Memos};
 
 /// A synchronous answer stored under an `Idempotency-Key`.
 #[derive(Clone, PartialEq, Debug)]
@@ -51,6 +53,8 @@ pub struct State {
     letters: BTreeSet<JobId>,
     /// Idempotency key to the job that was accepted under it.
     keys: HashMap<Digest, JobId>,
+    /// What memoised calls made.
+    memos: Memos,
     answers: HashMap<Digest, Arc<StoredAnswer>>,
     /// Bytes of bodies in `answers`.
     answer_bytes: usize,
@@ -66,6 +70,8 @@ impl State {
             Record::Answered { key, request, at_ms, status, content_type, body } => {
                 self.answer(key, StoredAnswer { request, at_ms, status, content_type, body });
             }
+            Record::Memoised { key, at_ms, outputs } => self.memos.insert(key, Memo { at_ms, outputs }),
+            Record::Unmemoised { key } => self.memos.remove(key),
             Record::Deployed(_) | Record::AliasSet { .. } | Record::Removed { .. } => {}
             Record::Kept { job, ref partitions } => {
                 if self.jobs.get(&job).is_some_and(|job| job.end.is_none() && job.kept.is_empty()) {
@@ -91,6 +97,10 @@ impl State {
         for job in self.jobs.values() {
             job.records(&mut records);
         }
+        records.extend(self.memos.iter().map(|(key, memo)| {
+            let Memo { at_ms, outputs } = Memo::clone(memo);
+            Record::Memoised { key, at_ms, outputs }
+        }));
         records.extend(self.answers.iter().map(|(key, answer)| {
             let StoredAnswer { request, at_ms, status, content_type, body } = StoredAnswer::clone(answer);
             Record::Answered { key: *key, request, at_ms, status, content_type, body }
@@ -130,6 +140,11 @@ impl State {
     /// The job accepted under an idempotency key.
     pub fn job_of_key(&self, key: Digest) -> Option<&Arc<Job>> {
         self.jobs.get(self.keys.get(&key)?)
+    }
+
+    /// What memoised calls made.
+    pub fn memos(&self) -> &Memos {
+        &self.memos
     }
 
     /// The answer stored under an idempotency key.
@@ -176,7 +191,11 @@ impl State {
     fn change_live(&mut self, job: JobId, record: Record) {
         let Some(changed) = self.jobs.get_mut(&job) else { return };
         let changed = Arc::make_mut(changed);
+        let had_ended = changed.end.is_some();
         changed.fold(record);
+        if changed.end.is_some() && !had_ended {
+            self.memos.keep(memos_of(changed));
+        }
         if changed.is_dead_letter() {
             self.letters.insert(job);
         }
@@ -184,6 +203,9 @@ impl State {
 
     fn forget(&mut self, id: JobId) {
         let Some(job) = self.jobs.remove(&id) else { return };
+        if job.end.is_some() {
+            self.memos.release(memos_of(&job));
+        }
         self.makers.remove(&TaskId::root(id));
         for (partition, _) in &job.kept {
             self.makers.remove(&partition.task);
@@ -203,4 +225,9 @@ impl State {
             free.insert(Arc::new(answer));
         }
     }
+}
+
+/// The entries of memoised calls whose data is part of a job's result.
+fn memos_of(job: &Job) -> impl Iterator<Item = JobId> {
+    job.stored().filter(|stored| stored.key.is_memo()).map(|stored| stored.key.job)
 }

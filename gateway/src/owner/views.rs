@@ -53,7 +53,7 @@ impl Loop {
         version.is_some_and(|version| version.info.submits)
     }
 
-    fn live_view(&self, id: JobId, live: &Live) -> JobView {
+    pub fn live_view(&self, id: JobId, live: &Live) -> JobView {
         let scheduler = &self.scheduler;
         let (attempts, state) = match live.stage {
             Stage::Waiting | Stage::Fetching => (live.attempts, State::Queued),
@@ -81,12 +81,13 @@ impl Loop {
             error: live.error.clone(),
             usage: scheduler.usage(id).copied().unwrap_or_default(),
             waiting_for,
+            log_bytes: Some(live.log.len() as u64),
         }
     }
 
     /// How far a job is that the scheduler does not have, or not any more.
     fn last_progress(&self, id: JobId) -> Progress {
-        let past = self.history.get(id).map(|past| past.progress.clone());
+        let past = self.history.progress(id).cloned();
         past.unwrap_or(Progress { tasks: 1, ..Progress::default() })
     }
 
@@ -104,7 +105,7 @@ impl Loop {
         let accepted = &job.accepted;
         let none = End { at_ms: 0, result: Ok(Vec::new()), usage: Default::default(), tasks: 0 };
         let end = job.end.as_deref().unwrap_or(&none);
-        let remembered = self.history.get(accepted.job).map(|past| past.progress.clone());
+        let remembered = self.history.progress(accepted.job).cloned();
         let progress = remembered.unwrap_or_else(|| Progress {
             tasks: end.tasks,
             finished: end.tasks,
@@ -130,6 +131,7 @@ impl Loop {
             error: end.result.as_ref().err().cloned(),
             usage: end.usage,
             waiting_for: String::new(),
+            log_bytes: None,
         }
     }
 }

@@ -1,10 +1,15 @@
 //! What the owner has done beside its loop because it waits for the store: reading inputs, storing logs, removing
 //! what nobody needs. Each piece is a task of one set that the loop joins; its outcome comes back as a [`Done`].
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use fanfold_protocol::{Code, Error, JobId, Kind, record::Record, value::StoredKey};
+use fanfold_protocol::{
+    Code, Digest, Error, JobId, Kind,
+    record::Record,
+    rest::GraphView,
+    value::{Output, StoredKey},
+};
 use fanfold_store::Store;
 use tokio::task::JoinSet;
 
@@ -16,9 +21,11 @@ const INPUT_RETRY: Duration = Duration::from_millis(200);
 /// What came of a piece of work.
 pub(super) enum Done {
     Input { job: JobId, result: Result<Bytes, Error> },
-    LogsStored { job: JobId, result: Result<(), Error> },
+    EndStored { job: JobId, result: Result<(), Error> },
     Removed { job: JobId, recorded: bool, result: Result<(), Error> },
     Freed { result: Result<(), Error> },
+    MemoCopied { key: Digest, from: Vec<StoredKey>, outputs: Vec<Output>, result: Result<(), Error> },
+    MemoRemoved { key: Digest, result: Result<(), Error> },
     Compacted { records: Result<Vec<Record>, Error> },
 }
 
@@ -38,9 +45,25 @@ impl Work {
         self.tasks.spawn(async move { Done::Input { job, result: read_input(&store, job).await } });
     }
 
-    pub fn store_logs(&mut self, job: JobId, logs: Bytes) {
+    /// Stores what a job leaves beside its result.
+    pub fn store_end(&mut self, job: JobId, logs: Option<Bytes>, graph: Option<Arc<GraphView>>) {
         let store = self.store.clone();
-        self.tasks.spawn(async move { Done::LogsStored { job, result: store.put_logs(job, logs).await } });
+        self.tasks.spawn(async move {
+            let logs = async {
+                match logs {
+                    Some(logs) => store.put_logs(job, logs).await,
+                    None => Ok(()),
+                }
+            };
+            let graph = async {
+                match graph {
+                    Some(graph) => store_graph(&store, job, graph).await,
+                    None => Ok(()),
+                }
+            };
+            let (logs, graph) = tokio::join!(logs, graph);
+            Done::EndStored { job, result: logs.and(graph) }
+        });
     }
 
     /// Removes everything the store has of a job.
@@ -53,6 +76,26 @@ impl Work {
     pub fn free(&mut self, keys: Vec<StoredKey>) {
         let store = self.store.clone();
         self.tasks.spawn(async move { Done::Freed { result: store.partitions().delete(&keys).await } });
+    }
+
+    /// Copies what a memoised call made, each from one key to another.
+    pub fn copy_memo(&mut self, key: Digest, copies: Vec<(StoredKey, StoredKey)>, outputs: Vec<Output>) {
+        let store = self.store.clone();
+        self.tasks.spawn(async move {
+            let partitions = store.partitions();
+            let mut result = Ok(());
+            for (from, to) in &copies {
+                result = result.and(partitions.copy(*from, *to).await);
+            }
+            let from = copies.into_iter().map(|(from, _)| from).collect();
+            Done::MemoCopied { key, from, outputs, result }
+        });
+    }
+
+    /// Removes all data of a memoised call.
+    pub fn remove_memo(&mut self, key: Digest, job: JobId) {
+        let store = self.store.clone();
+        self.tasks.spawn(async move { Done::MemoRemoved { key, result: store.remove_job(job).await } });
     }
 
     /// Makes the records of a checkpoint, which takes a while for a long state, on a thread that may block.
@@ -80,6 +123,13 @@ impl Work {
     pub async fn join(&mut self) {
         while self.tasks.join_next().await.is_some() {}
     }
+}
+
+async fn store_graph(store: &Store, job: JobId, graph: Arc<GraphView>) -> Result<(), Error> {
+    // Some megabytes for the largest jobs: not on a thread that others wait for.
+    let encoded = tokio::task::spawn_blocking(move || graph.encode()).await;
+    let encoded = encoded.map_err(|panic| Error::internal(format!("a graph cannot be written: {panic}")))?;
+    store.put_graph(job, encoded.into()).await
 }
 
 async fn read_input(store: &Store, job: JobId) -> Result<Bytes, Error> {

@@ -1,6 +1,6 @@
 //! Changes of the registry: what each needs to be allowed and which records it makes.
 
-use std::{collections::BTreeMap, future::Future, pin::Pin};
+use std::collections::BTreeMap;
 
 use fanfold_protocol::{
     Code, Digest, Error, FunctionName, Kind, function::FunctionVersion, limit, record::Record,
@@ -10,10 +10,6 @@ use super::{
     catalog::{Catalog, Function, LATEST},
     lookup::DIGITS_MIN,
 };
-
-/// Writes records to the journal, all or none, and resolves once they are durable.
-pub type Append =
-    Box<dyn Fn(Vec<Record>) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send>> + Send + Sync>;
 
 /// A change to make.
 pub enum Change {
@@ -42,28 +38,27 @@ pub enum Change {
 
 impl Change {
     /// The records that make this change; none where it is so already.
-    pub(super) fn records(self, catalog: &Catalog) -> Result<Vec<Record>, Error> {
+    pub(super) fn records(&self, catalog: &Catalog) -> Result<Vec<Record>, Error> {
         match self {
             Self::Deploy(version) => deploy(catalog, version),
             Self::Alias { name, alias, weights } => {
-                set_alias(&*catalog.function(name.as_str())?, alias, &weights)
+                set_alias(&*catalog.function(name.as_str())?, alias.clone(), weights)
             }
             Self::Rollback { name } => rollback(&*catalog.function(name.as_str())?),
             Self::Remove { name } => {
                 catalog.function(name.as_str())?;
-                Ok(vec![Record::Removed { name }])
+                Ok(vec![Record::Removed { name: name.clone() }])
             }
         }
     }
 }
 
 /// A version that is there already is not recorded again; only `latest` may have to move back to it.
-fn deploy(catalog: &Catalog, version: Box<FunctionVersion>) -> Result<Vec<Record>, Error> {
-    let Ok(function) = catalog.function(version.name.as_str()) else {
-        return Ok(vec![Record::Deployed(version)]);
-    };
+fn deploy(catalog: &Catalog, version: &FunctionVersion) -> Result<Vec<Record>, Error> {
+    let deployed = || Ok(vec![Record::Deployed(Box::new(version.clone()))]);
+    let Ok(function) = catalog.function(version.name.as_str()) else { return deployed() };
     if function.versions.iter().all(|c| c.version.version != version.version) {
-        return Ok(vec![Record::Deployed(version)]);
+        return deployed();
     }
     point(&function, LATEST.parse()?, BTreeMap::from([(version.version, 1)]))
 }

@@ -1,62 +1,82 @@
-//! The functions that can be called: versions and aliases, by name.
+//! The functions that can be called: versions and aliases, by name. All gateways of a cluster have the same.
 //!
-//! Lookups read one immutable [`Catalog`] without a lock. Changes go through one task: it works out the records of a
-//! change against the newest catalog, journals them, then publishes the next catalog. So aliases are linearizable,
-//! a change that was acknowledged is durable, and a change that could not be journalled was never seen.
+//! Lookups read one immutable [`Catalog`] without a lock. The record is a log in the object store that every gateway may
+//! append to ([`SharedLog`]). Changes go through one task per gateway: it reads the log to its tail, works out the records
+//! of the change, and appends them as the next entry; where another gateway was faster it reads on and works them out
+//! anew. So deploys and aliases are linearizable over all gateways, what was acknowledged is durable, and what could not be
+//! written was never seen.
+//!
+//! What others append is seen twice a second, when a function is asked for that is not known, and when another gateway
+//! says so ([`Registry::reach`]). In a store that only this process has, nobody else appends, and nobody looks.
 
 mod catalog;
 mod change;
 mod lookup;
+mod keeper;
 #[cfg(test)]
 mod tests;
 mod view;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use arc_swap::ArcSwap;
 use fanfold_protocol::{
-    Digest, Error, FunctionName,
+    Code, Digest, Error, FunctionName,
     function::{FunctionRef, FunctionVersion},
     limit,
     record::Record,
 };
+use fanfold_store::{SharedLog, Store};
 use tokio::sync::{mpsc, oneshot};
 
 pub use catalog::{Alias, Callable, Catalog, Function};
-pub use change::{Append, Change};
+pub use change::Change;
+pub use keeper::Keeper;
+use keeper::Request;
+
+/// The log's name in the store.
+const LOG: &str = "functions";
 
 /// A handle to the registry; cheap to clone.
 #[derive(Clone)]
 pub struct Registry {
     shared: Arc<Shared>,
-    changes: mpsc::Sender<Request>,
+    requests: mpsc::Sender<Request>,
 }
 
 struct Shared {
     catalog: ArcSwap<Catalog>,
-    /// Records that were handed to the journal and are not in `catalog` yet.
-    pending: Mutex<Vec<Record>>,
-}
-
-struct Request {
-    change: Change,
-    answer: oneshot::Sender<Result<bool, Error>>,
-}
-
-/// The task that makes changes.
-pub struct Changes {
-    shared: Arc<Shared>,
-    requests: mpsc::Receiver<Request>,
-    append: Append,
+    /// The last entry of the log that is in `catalog`.
+    seq: AtomicU64,
+    /// Whether other processes append to the log.
+    followed: bool,
 }
 
 impl Registry {
-    /// A registry that starts with what a replay folded into `catalog` and journals its changes with `append`.
-    /// The second value must be run.
-    pub fn new(catalog: Catalog, append: Append) -> (Self, Changes) {
-        let shared = Arc::new(Shared { catalog: ArcSwap::from_pointee(catalog), pending: Mutex::default() });
-        let (changes, requests) = mpsc::channel(limit::REGISTRY_CHANGES_MAX);
-        (Self { shared: Arc::clone(&shared), changes }, Changes { shared, requests, append })
+    /// Reads the log of `store`. The second value must be run. `earlier` are records of functions from before there was
+    /// such a log, in a journal: they become its first entry if it has none.
+    ///
+    /// # Errors
+    /// `lost` / `corrupt` where the log is damaged; `platform` where the store cannot be had.
+    pub async fn open(store: &Store, earlier: Vec<Record>) -> Result<(Self, Keeper), Error> {
+        let log = SharedLog::open(store, LOG)?;
+        let (seq, records) = log.checkpointed().await?;
+        let mut catalog = Catalog::default();
+        records.iter().for_each(|record| catalog.fold(record));
+        let shared = Shared {
+            catalog: ArcSwap::from_pointee(catalog),
+            seq: AtomicU64::new(seq),
+            followed: store.is_shared(),
+        };
+        let shared = Arc::new(shared);
+        let (requests, taken) = mpsc::channel(limit::REGISTRY_CHANGES_MAX);
+        let keeper = Keeper::new(Arc::clone(&shared), taken, log);
+        keeper.catch_up().await?;
+        keeper.take_over(earlier).await?;
+        Ok((Self { shared, requests }, keeper))
     }
 
     /// The version that `reference` means now. Aliases with weights pick at random per call.
@@ -75,6 +95,20 @@ impl Registry {
         self.shared.catalog.load().callable(name, selector)
     }
 
+    /// [`Registry::callable`], which looks whether another gateway has deployed what is not known here.
+    ///
+    /// # Errors
+    /// As for [`Registry::callable`]; `platform` where it cannot be looked.
+    pub async fn find(&self, name: &str, selector: Option<&str>) -> Result<Arc<Callable>, Error> {
+        match self.callable(name, selector) {
+            Err(error) if self.may_be_behind(&error) => {
+                self.look().await?;
+                self.callable(name, selector)
+            }
+            found => found,
+        }
+    }
+
     /// A version by its digest, also after its function was removed: accepted jobs still run it.
     pub fn version(&self, version: &Digest) -> Option<Arc<FunctionVersion>> {
         self.shared.catalog.load().version(version)
@@ -85,81 +119,68 @@ impl Registry {
         self.shared.catalog.load_full()
     }
 
-    /// Records that, folded into an empty catalog, make the present one. They include changes that the journal was
-    /// given and has not confirmed: a checkpoint that covers the journal up to a position read before this call
-    /// loses no deploy. Folding the records after that position once more changes nothing.
-    pub fn snapshot_records(&self) -> Vec<Record> {
-        // `pending` is read first: a change that leaves it meanwhile is in the catalog by then.
-        let pending = self.pending().clone();
-        let mut records = self.shared.catalog.load().records();
-        records.extend(pending);
-        records
+    /// The last entry of the log that is known here.
+    pub fn seq(&self) -> u64 {
+        self.shared.seq.load(Relaxed)
     }
 
-    /// Makes a change. Resolves after the journal write; `false`: it was so already.
+    /// Knows the log at least up to entry `seq` on return, as another gateway says it exists.
     ///
     /// # Errors
-    /// What [`Change`] says, and the journal's.
+    /// `platform` where it cannot be read; `overloaded` / `draining`.
+    pub async fn reach(&self, seq: u64) -> Result<(), Error> {
+        if seq > self.seq() { self.look().await } else { Ok(()) }
+    }
+
+    /// Reads the log to its tail.
+    ///
+    /// # Errors
+    /// As for [`Registry::reach`].
+    pub async fn look(&self) -> Result<(), Error> {
+        self.ask(|answer| Request::Look { answer }).await
+    }
+
+    /// Makes a change. Resolves once it is durable; `false`: it was so already.
+    ///
+    /// # Errors
+    /// What [`Change`] says, and the log's: `platform` / `storage` where it is not known whether the change was made.
     pub async fn change(&self, change: Change) -> Result<bool, Error> {
-        let (answer, answered) = oneshot::channel();
-        self.changes.send(Request { change, answer }).await.map_err(|_| stopped())?;
-        answered.await.map_err(|_| stopped())?
+        self.ask(|answer| Request::Change { change, answer }).await
     }
 
-    /// A function by name.
+    /// A function by name; looks whether another gateway has deployed one that is not known here.
     ///
     /// # Errors
-    /// `not-found` / `function`.
-    pub fn function(&self, name: &FunctionName) -> Result<Arc<Function>, Error> {
-        self.shared.catalog.load().function(name.as_str())
-    }
-
-    fn pending(&self) -> std::sync::MutexGuard<'_, Vec<Record>> {
-        self.shared.pending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Changes {
-    /// Makes changes until no handle is left or `stop` resolves; a change that has begun is finished first.
-    pub async fn run(mut self, mut stop: oneshot::Receiver<()>) {
-        loop {
-            let next = tokio::select! {
-                biased;
-                _ = &mut stop => None,
-                next = self.requests.recv() => next,
-            };
-            let Some(Request { change, answer }) = next else { return };
-            let made = self.make(change).await;
-            // Whoever asked may have gone away; the change stands all the same.
-            let _ = answer.send(made);
+    /// `not-found` / `function`; `platform` where it cannot be looked.
+    pub async fn function(&self, name: &FunctionName) -> Result<Arc<Function>, Error> {
+        let known = || self.shared.catalog.load().function(name.as_str());
+        match known() {
+            Err(error) if self.may_be_behind(&error) => {
+                self.look().await?;
+                known()
+            }
+            found => found,
         }
     }
 
-    async fn make(&self, change: Change) -> Result<bool, Error> {
-        let records = change.records(&self.shared.catalog.load())?;
-        if records.is_empty() {
-            return Ok(false);
-        }
-        self.set_pending(records.clone());
-        let written = (self.append)(records.clone()).await;
-        if written.is_ok() {
-            let mut next = Catalog::clone(&self.shared.catalog.load());
-            records.iter().for_each(|record| next.fold(record));
-            self.shared.catalog.store(Arc::new(next));
-        }
-        self.set_pending(Vec::new());
-        written.map(|()| true)
+    fn may_be_behind(&self, error: &Error) -> bool {
+        self.shared.followed && matches!(error.code, Code::Function | Code::Version)
     }
 
-    fn set_pending(&self, records: Vec<Record>) {
-        *self.shared.pending.lock().unwrap_or_else(PoisonError::into_inner) = records;
+    async fn ask<T>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Request,
+    ) -> Result<T, Error> {
+        let (answer, answered) = oneshot::channel();
+        self.requests.send(request(answer)).await.map_err(|_| stopped())?;
+        answered.await.map_err(|_| stopped())?
     }
 }
 
 fn stopped() -> Error {
     Error::new(
         fanfold_protocol::Kind::Overloaded,
-        fanfold_protocol::Code::Draining,
+        Code::Draining,
         "the gateway is shutting down: try another one or wait until it is back",
     )
 }

@@ -15,7 +15,10 @@ use super::{
     Answer, Gateway,
     extract::{Paging, Params, Segments},
 };
-use crate::idempotency::{self, once_json};
+use crate::{
+    cluster::lists,
+    idempotency::{self, once_json},
+};
 
 /// List what was given up, newest first.
 #[utoipa::path(
@@ -24,9 +27,16 @@ use crate::idempotency::{self, once_json};
 )]
 pub(super) async fn list(
     State(shared): Gateway,
+    uri: Uri,
+    headers: HeaderMap,
     Params(paging): Params<Paging>,
 ) -> Answer<Json<Page<DeadLetterView>>> {
-    Ok(Json(shared.owner.dead_letters(paging.after()?, paging.limit()).await?))
+    let (after, limit) = (paging.after()?, paging.limit());
+    let mut pages = Vec::new();
+    for shard in shared.owners.all() {
+        pages.push(shard.owner.dead_letters(after, limit).await?);
+    }
+    Ok(Json(lists::whole(&shared, &uri, &headers, pages, limit).await?))
 }
 
 /// Try again what was given up, as a new invocation.
@@ -50,7 +60,7 @@ pub(super) async fn retry(
     let dead: JobId = id.parse()?;
     let key = idempotency::key(&Method::POST, uri.path(), &headers)?;
     let make = async {
-        let id = shared.owner.retry_dead_letter(dead).await?;
+        let id = shared.owner(dead.shard())?.retry_dead_letter(dead).await?;
         Ok((StatusCode::ACCEPTED, AcceptedView { id }))
     };
     Ok(once_json(&shared, key, &[], make).await?.into_response())

@@ -73,10 +73,10 @@ pub(super) async fn deploy(
         created: true,
         compile_us: version.info.compile_us,
     };
-    let known = shared.registry.function(&view.name).is_ok_and(|function| {
+    let known = shared.registry.function(&view.name).await.is_ok_and(|function| {
         function.versions.iter().any(|callable| callable.version.version == view.version)
     });
-    shared.registry.change(Change::Deploy(Box::new(version))).await?;
+    shared.change(Change::Deploy(Box::new(version))).await?;
     let status = if known { StatusCode::OK } else { StatusCode::CREATED };
     Ok((status, Json(DeployedView { created: !known, ..view })))
 }

@@ -12,7 +12,7 @@ use crate::shared::{Draining, Shared};
 
 /// The state of a job once it has ended, or after `time`, or when the gateway drains: whichever is first.
 pub(super) async fn wait(shared: &Shared, id: JobId, time: Duration) -> Result<JobView, Error> {
-    let mut views = shared.owner.watch(id).await?;
+    let mut views = shared.owner(id.shard())?.watch(id).await?;
     tokio::select! {
         // If the owner ends, the last state stands.
         _ = views.wait_for(|view| view.state.ended()) => {}
@@ -73,11 +73,10 @@ impl Follow {
         while !self.ended {
             // First the state, then the log: a job seen as ended has all its lines.
             self.ended = self.views.borrow_and_update().state.ended();
-            let lines = self.shared.owner.logs(self.id).await?;
-            if lines.len() > self.sent {
-                let new = lines.slice(self.sent..);
-                self.sent = lines.len();
-                return Ok(Some(new));
+            let lines = self.shared.owner(self.id.shard())?.logs(self.id, self.sent).await?;
+            if !lines.is_empty() {
+                self.sent += lines.len();
+                return Ok(Some(lines));
             }
             if !self.ended && changed(&self.shared, &mut self.views).await.is_none() {
                 return if self.shared.draining.has_begun() { Err(Draining::error()) } else { Ok(None) };

@@ -49,7 +49,7 @@ pub(super) async fn describe(
     State(shared): Gateway,
     Segments(name): Segments<String>,
 ) -> Answer<Json<FunctionView>> {
-    Ok(Json(shared.registry.function(&name.parse()?)?.view()))
+    Ok(Json(shared.registry.function(&name.parse()?).await?.view()))
 }
 
 /// Remove a function with all its versions and aliases. What was accepted before still runs.
@@ -59,7 +59,7 @@ pub(super) async fn describe(
     responses((status = 204), (status = 404, body = Problem)),
 )]
 pub(super) async fn remove(State(shared): Gateway, Segments(name): Segments<String>) -> Answer<StatusCode> {
-    shared.registry.change(Change::Remove { name: name.parse()? }).await?;
+    shared.change(Change::Remove { name: name.parse()? }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -118,8 +118,8 @@ async fn change_function(
 ) -> Answer<Response> {
     let key = idempotency::key(&Method::POST, uri.path(), headers)?;
     let make = async {
-        shared.registry.change(change).await?;
-        Ok::<_, Error>((StatusCode::OK, shared.registry.function(&name)?.view()))
+        shared.change(change).await?;
+        Ok::<_, Error>((StatusCode::OK, shared.registry.function(&name).await?.view()))
     };
     Ok(once_json(shared, key, body, make).await?)
 }

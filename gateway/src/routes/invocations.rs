@@ -17,7 +17,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use super::{
     Answer, Gateway,
     extract::{Paging, Params, Segments},
-    follow,
+    follow, mirrored,
 };
 use crate::idempotency::{self, once_json};
 
@@ -28,9 +28,11 @@ use crate::idempotency::{self, once_json};
 )]
 pub(super) async fn list(
     State(shared): Gateway,
+    uri: Uri,
+    headers: HeaderMap,
     Params(paging): Params<Paging>,
 ) -> Answer<Json<Page<JobView>>> {
-    Ok(Json(shared.owner.list(paging.after()?, paging.limit(), false).await?))
+    Ok(Json(shared.jobs(&uri, &headers, paging.after()?, paging.limit(), false).await?))
 }
 
 /// How long to wait.
@@ -52,10 +54,10 @@ pub(super) async fn status(
     Segments(id): Segments<String>,
     Params(Wait { wait }): Params<Wait>,
 ) -> Answer<Json<JobView>> {
-    let id = id.parse()?;
+    let id: JobId = id.parse()?;
     Ok(Json(match wait {
-        Some(time) => follow::wait(&shared, id, duration(&time)?).await?,
-        None => shared.owner.view(id).await?,
+        Some(time) if shared.owner(id.shard()).is_ok() => follow::wait(&shared, id, duration(&time)?).await?,
+        _ => mirrored::view(&shared, id).await?,
     }))
 }
 
@@ -71,7 +73,8 @@ pub(super) async fn status(
     ),
 )]
 pub(super) async fn output(State(shared): Gateway, Segments(id): Segments<String>) -> Answer<Response> {
-    let (kind, bytes, body) = shared.owner.output(id.parse()?).await?;
+    let id: JobId = id.parse()?;
+    let (kind, bytes, body) = mirrored::output(&shared, id).await?;
     let kind = HeaderValue::from_static(kind);
     let headers = [(header::CONTENT_TYPE, kind), (header::CONTENT_LENGTH, HeaderValue::from(bytes))];
     Ok((headers, Body::new(body)).into_response())
@@ -105,10 +108,10 @@ pub(super) async fn logs(
     let body = match shared.recent_logs.get(id) {
         Some(lines) => Body::from(lines),
         None if follow => {
-            let views = shared.owner.watch(id).await?;
+            let views = shared.owner(id.shard())?.watch(id).await?;
             Body::from_stream(follow::logs(shared, id, views))
         }
-        None => Body::from(shared.owner.logs(id).await?),
+        None => Body::from(shared.owner(id.shard())?.logs(id, 0).await?),
     };
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response())
 }
@@ -128,9 +131,9 @@ pub(super) async fn cancel(
     headers: HeaderMap,
     Segments(id): Segments<String>,
 ) -> Answer<Response> {
-    let id = id.parse()?;
+    let id: JobId = id.parse()?;
     let key = idempotency::key(&Method::POST, uri.path(), &headers)?;
-    let make = async { Ok((StatusCode::OK, shared.owner.cancel(id).await?)) };
+    let make = async { Ok((StatusCode::OK, shared.owner(id.shard())?.cancel(id).await?)) };
     Ok(once_json(&shared, key, &[], make).await?)
 }
 

@@ -18,7 +18,7 @@ use http::{HeaderMap, HeaderName, Method, Uri};
 use super::{
     Answer, Gateway,
     extract::{Paging, Params, Segments, Whole, json, text},
-    follow,
+    follow, mirrored,
 };
 use crate::{direct, idempotency, owner::NewJob};
 
@@ -45,7 +45,7 @@ pub(super) async fn start(
     let key = idempotency::key(&Method::POST, uri.path(), &headers)?;
     let JobRequest { function, entry, input } = json(&body)?;
     let reference: FunctionRef = function.parse()?;
-    let callable = shared.registry.callable(reference.name.as_str(), reference.selector.as_deref())?;
+    let callable = shared.registry.find(reference.name.as_str(), reference.selector.as_deref()).await?;
     let new = NewJob {
         function: callable.version.clone(),
         entry,
@@ -55,7 +55,7 @@ pub(super) async fn start(
         traceparent: text(&headers, TRACEPARENT).map(str::to_owned),
         batch: true,
     };
-    let id = shared.owner.accept(new).await?;
+    let id = shared.taker(key.is_some()).accept(new).await?;
     Ok(direct::accepted::<axum::body::Body>(id, "/v1/jobs/", Some(&callable)).into_response())
 }
 
@@ -67,9 +67,11 @@ pub(super) async fn start(
 )]
 pub(super) async fn list(
     State(shared): Gateway,
+    uri: Uri,
+    headers: HeaderMap,
     Params(paging): Params<Paging>,
 ) -> Answer<Json<Page<JobView>>> {
-    Ok(Json(shared.owner.list(paging.after()?, paging.limit(), true).await?))
+    Ok(Json(shared.jobs(&uri, &headers, paging.after()?, paging.limit(), true).await?))
 }
 
 /// State and progress of a job.
@@ -79,7 +81,7 @@ pub(super) async fn list(
     responses((status = 200, body = JobView), (status = 404, body = Problem)),
 )]
 pub(super) async fn status(State(shared): Gateway, Segments(id): Segments<String>) -> Answer<Json<JobView>> {
-    Ok(Json(shared.owner.view(id.parse()?).await?))
+    Ok(Json(mirrored::view(&shared, id.parse()?).await?))
 }
 
 /// A job's state now and at every change, as server-sent events `job`, until it has ended.
@@ -95,7 +97,8 @@ pub(super) async fn events(
     State(shared): Gateway,
     Segments(id): Segments<String>,
 ) -> Answer<impl IntoResponse + use<>> {
-    let views = shared.owner.watch(id.parse()?).await?;
+    let id: JobId = id.parse()?;
+    let views = shared.owner(id.shard())?.watch(id).await?;
     Ok(Sse::new(follow::events(shared, views)).keep_alive(KeepAlive::default()))
 }
 
@@ -106,7 +109,8 @@ pub(super) async fn events(
     responses((status = 200, body = GraphView), (status = 404, body = Problem)),
 )]
 pub(super) async fn graph(State(shared): Gateway, Segments(id): Segments<String>) -> Answer<Json<GraphView>> {
-    Ok(Json(shared.owner.graph(id.parse()?).await?))
+    let id: JobId = id.parse()?;
+    Ok(Json(mirrored::graph(&shared, id).await?.as_ref().clone()))
 }
 
 /// What a job has cost until now, by the gateway's price list.
@@ -116,6 +120,7 @@ pub(super) async fn graph(State(shared): Gateway, Segments(id): Segments<String>
     responses((status = 200, body = CostView), (status = 404, body = Problem)),
 )]
 pub(super) async fn cost(State(shared): Gateway, Segments(id): Segments<String>) -> Answer<Json<CostView>> {
-    let job = shared.owner.view(id.parse()?).await?;
+    let id: JobId = id.parse()?;
+    let job = shared.owner(id.shard())?.view(id).await?;
     Ok(Json(shared.config.prices.bill(&job)))
 }

@@ -5,11 +5,13 @@
 mod calls;
 mod dead_letters;
 mod deploy;
+mod executors;
 mod extract;
 mod follow;
 mod functions;
 mod invocations;
 mod jobs;
+mod mirrored;
 mod objects;
 mod openapi;
 mod operations;
@@ -65,6 +67,7 @@ fn documented() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(partitions::lineage))
         .routes(routes!(objects::list))
         .routes(routes!(objects::put, objects::get, objects::head_only, objects::delete))
+        .routes(routes!(executors::list))
         .routes(routes!(dead_letters::list))
         .routes(routes!(dead_letters::retry))
         .routes(routes!(operations::healthz))

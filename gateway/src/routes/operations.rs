@@ -30,7 +30,7 @@ pub(super) async fn readyz(State(shared): Gateway) -> Answer<&'static str> {
         return Err(Draining::error().into());
     }
     // An owner that gave up (another gateway took its journal over) does not answer any more.
-    if let Err(error) = shared.owner.metrics().await {
+    if let Err(error) = shared.home().metrics().await {
         return Err(Error::new(Kind::Overloaded, Code::Draining, error.message).into());
     }
     Ok("ready\n")
@@ -42,7 +42,10 @@ pub(super) async fn readyz(State(shared): Gateway) -> Answer<&'static str> {
     responses((status = 200, description = "Prometheus text, version 0.0.4", content_type = "text/plain")),
 )]
 pub(super) async fn metrics(State(shared): Gateway) -> Answer<Response> {
-    let owner = shared.owner.metrics().await?;
+    let mut owner = shared.home().metrics().await?;
+    for shard in shared.owners.adopted().iter() {
+        owner.add(shard.owner.metrics().await?);
+    }
     let mut text = Text::default();
     shared.metrics.write(&mut text);
     write_registry(&shared, &mut text);

@@ -6,10 +6,17 @@ use axum::{
     extract::State,
     response::{IntoResponse as _, Response},
 };
-use fanfold_protocol::rest::{LineageView, Problem};
+use fanfold_protocol::{
+    PartitionId,
+    rest::{LineageView, Problem},
+};
 use http::{HeaderValue, header};
 
-use super::{Answer, Gateway, extract::Segments};
+use super::{
+    Answer, Gateway,
+    extract::{Params, Segments},
+    mirrored,
+};
 
 /// Read a partition. Its blocks come one after the other.
 #[utoipa::path(
@@ -22,7 +29,8 @@ use super::{Answer, Gateway, extract::Segments};
     ),
 )]
 pub(super) async fn read(State(shared): Gateway, Segments(id): Segments<String>) -> Answer<Response> {
-    let (bytes, body) = shared.owner.partition(id.parse()?).await?;
+    let id: PartitionId = id.parse()?;
+    let (bytes, body) = shared.owner(id.task.shard())?.partition(id).await?;
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(super::BYTES)),
         (header::CONTENT_LENGTH, HeaderValue::from(bytes)),
@@ -30,15 +38,26 @@ pub(super) async fn read(State(shared): Gateway, Segments(id): Segments<String>)
     Ok((headers, Body::new(body)).into_response())
 }
 
-/// Show which task made a partition, from what, to a depth of 16.
+/// Which job a partition is of.
+#[derive(serde::Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Of {
+    /// The partition's job: needed once that has ended and is not among the last to do so.
+    job: Option<String>,
+}
+
+/// Show which task made a partition, from what, to a depth of 16: while its job runs, and as long as its result is kept.
 #[utoipa::path(
     get, path = "/v1/partitions/{id}/lineage", tag = "partitions",
-    params(("id" = String, Path, description = "`<task>.<output>`")),
+    params(("id" = String, Path, description = "`<task>.<output>`"), Of),
     responses((status = 200, body = LineageView), (status = 404, body = Problem)),
 )]
 pub(super) async fn lineage(
     State(shared): Gateway,
     Segments(id): Segments<String>,
+    Params(Of { job }): Params<Of>,
 ) -> Answer<Json<LineageView>> {
-    Ok(Json(shared.owner.lineage(id.parse()?).await?))
+    let id: PartitionId = id.parse()?;
+    let job = job.map(|job| job.parse()).transpose()?;
+    Ok(Json(mirrored::lineage(&shared, id, job).await?))
 }

@@ -22,7 +22,7 @@ async fn start(config: Config) -> Setting {
     let store = Store::in_memory();
     let lane = Lane::new(store.clone());
     let config = Config { listen: ([127, 0, 0, 1], 0).into(), ..config };
-    let gateway = Gateway::start(config, store, lane.shared(), Vec::new()).await.unwrap();
+    let gateway = Gateway::start(config, store, lane.shared(), Vec::new(), None).await.unwrap();
     let client = Client::new(gateway.local_addr());
     Setting { gateway, client, lane }
 }
@@ -336,6 +336,7 @@ async fn the_document_names_every_route() {
         ("/v1/jobs", vec!["get", "post"]),
         ("/v1/jobs/{id}/events", vec!["get"]),
         ("/v1/partitions/{id}/lineage", vec!["get"]),
+        ("/v1/executors", vec!["get"]),
         ("/v1/objects/{key}", vec!["delete", "get", "head", "put"]),
         ("/v1/dead-letters/{id}/retry", vec!["post"]),
         ("/metrics", vec!["get"]),

@@ -3,8 +3,8 @@
 
 use std::{convert::Infallible, sync::Arc};
 
-use fanfold_protocol::Error;
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use fanfold_protocol::{Code, Error, link::ShardTag};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body as _;
 use hyper::{
     body::Incoming,
@@ -15,6 +15,7 @@ use tower_service::Service as _;
 use super::Client;
 use crate::{
     body::{self, Bounds, Outbound},
+    cluster::forward,
     direct,
     metrics::{InFlight, Route},
     problem,
@@ -39,13 +40,14 @@ async fn answer(client: Arc<Client>, request: Request<Incoming>) -> Response<Out
     let long_body = request.body().size_hint().upper().is_none_or(|bytes| bytes > BODY_PASSED_MAX);
     let shared = Arc::clone(client.shared());
     let flight = InFlight::begin(client, route);
+    // What is not a call is boxed so that the future of calls stays small.
     let mut response = match admit(&flight, &request) {
         Err(error) => problem::response(&error),
-        Ok(()) => match route {
-            Route::Function => direct::answer(flight, request).await,
-            Route::AsyncFunction => direct::answer_async(flight, request).await,
-            // Boxed so that the future of calls stays small.
-            _ => Box::pin(route_on(flight, request)).await,
+        Ok(()) => match (forward::elsewhere(&flight, &request), route) {
+            (Some(shard), _) => Box::pin(pass_on(flight, shard, request)).await,
+            (None, Route::Function) => direct::answer(flight, request).await,
+            (None, Route::AsyncFunction) => direct::answer_async(flight, request).await,
+            (None, _) => Box::pin(route_on(flight, request)).await,
         },
     };
     shared.metrics.answered(route, response.status());
@@ -69,7 +71,40 @@ fn admit(flight: &InFlight, request: &Request<Incoming>) -> Result<(), Error> {
     }
 }
 
+/// Lets the gateway answer that owns the shard. While it is away, this one answers questions as far as it can: see
+/// [`crate::Mirror`].
+async fn pass_on(flight: InFlight, shard: ShardTag, request: Request<Incoming>) -> Response<Outbound> {
+    let asks = flight.mirror.is_some() && *request.method() == Method::GET;
+    let away = |error: &Error| asks && error.code == Code::Unreachable;
+    let to = match forward::owner(&flight, shard).await {
+        Ok(Some(to)) => to,
+        Ok(None) => return route_on(flight, request).await,
+        Err(error) if away(&error) => return route_on(flight, request).await,
+        Err(error) => return problem::response(&error),
+    };
+    let (parts, incoming) = request.into_parts();
+    let question = asks.then(|| parts.clone());
+    let bounds = Bounds { bytes: u64::MAX, idle: flight.config.body_timeout };
+    let answered = match body::bounded(incoming, bounds) {
+        Ok((body, fault)) => {
+            let answered = forward::pass_on(&flight, to, Request::from_parts(parts, body)).await;
+            answered.map_err(|error| fault.or(error))
+        }
+        Err(error) => Err(error),
+    };
+    match (answered, question) {
+        (Ok(response), _) => response.map(|body| Outbound::Routed { body, _flight: flight }),
+        (Err(error), Some(parts)) if away(&error) => {
+            hand_over(flight, Request::from_parts(parts, axum::body::Body::empty())).await
+        }
+        (Err(error), _) => problem::response(&error),
+    }
+}
+
 async fn route_on(flight: InFlight, request: Request<Incoming>) -> Response<Outbound> {
+    if let Err(error) = forward::arrive(&flight, request.headers()).await {
+        return problem::response(&error);
+    }
     let (parts, incoming) = request.into_parts();
     // The handlers cap what they read, each at its own number of bytes.
     let bounds = Bounds { bytes: u64::MAX, idle: flight.config.body_timeout };
@@ -77,6 +112,10 @@ async fn route_on(flight: InFlight, request: Request<Incoming>) -> Response<Outb
         Ok((body, _fault)) => axum::body::Body::new(body),
         Err(error) => return problem::response(&error),
     };
-    let Ok(response) = flight.router().call(Request::from_parts(parts, body)).await;
+    hand_over(flight, Request::from_parts(parts, body)).await
+}
+
+async fn hand_over(flight: InFlight, request: Request<axum::body::Body>) -> Response<Outbound> {
+    let Ok(response) = flight.router().call(request).await;
     response.map(|body| Outbound::Routed { body, _flight: flight })
 }

@@ -30,6 +30,11 @@ impl World {
                 format!("end {} {result}", self.names[&TaskId::root(end.job)])
             }
             Command::Free(keys) => format!("free store {}", self.keys(&keys)),
+            Command::Memoise { key, outputs } => {
+                let shown: Vec<String> = outputs.iter().map(|output| self.output(output)).collect();
+                self.memoised = Some((key, outputs));
+                format!("memoise {}", shown.join(" "))
+            }
             Command::Stalled { job, reason } => {
                 format!("stalled {}: {reason}", self.names[&TaskId::root(job)])
             }
@@ -69,6 +74,11 @@ impl World {
                 let held = self.held.entry(executor).or_default();
                 held.retain(|key, _| !keys.contains(key));
                 format!("free {executor} {}", self.keys(&keys))
+            }
+            ToExecutor::Prefetch(wanted) => {
+                let wanted: Vec<_> =
+                    wanted.iter().map(|stored| self.part_name(stored.key.partition)).collect();
+                format!("prefetch {executor} {}", wanted.join(" "))
             }
             ToExecutor::Peers(_) => format!("peers {executor}"),
         }

@@ -201,6 +201,7 @@ fn an_executor_that_leaves_hands_back_what_it_has_not_begun() {
         > run a/4#1 on e2 mem=100
         # What it has can be read until it has left, and what it uploads stays.
         call a/5 a/1.0
+        > prefetch e2 a/1.0
         done a/4 'x'
         > woken a 1: 0='x'
         > run a/5#1 on e2 mem=100

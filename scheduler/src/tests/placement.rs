@@ -51,6 +51,38 @@ fn locality_comes_first_among_executors_with_room() {
 }
 
 #[test]
+fn inputs_of_what_comes_next_are_fetched_before_there_is_room() {
+    check(
+        "
+        join e1 cpu=1
+        join e2 cpu=1
+        job a cpu=0
+        > run a#1 on e1 mem=100
+        call a/0 on=e1
+        > run a/0#1 on e1 mem=100
+        call a/1 on=e2
+        > run a/1#1 on e2 mem=100
+        done a/0 @500
+        done a/1 @300
+        call a/2 on=e1
+        > run a/2#1 on e1 mem=100
+        call a/3 on=e2
+        > run a/3#1 on e2 mem=100
+        # There is no room: each is meant for the executor that has most of what it reads, which fetches the rest.
+        call a/4 a/0.0 a/1.0
+        > prefetch e1 a/1.0
+        call a/5 a/1.0
+        call a/6 'x' a/0.0
+        # e2 has all of a/5's input, yet a/4 was first, and only the one that is meant for it goes before.
+        done a/2 'x'
+        > run a/4#1 on e1 mem=100
+        done a/3 'x'
+        > run a/5#1 on e2 mem=100
+        ",
+    );
+}
+
+#[test]
 fn a_generator_runs_ahead_only_so_far_and_leaves_its_slot_to_its_consumer() {
     check(
         "
@@ -279,6 +311,11 @@ fn what_a_task_waits_for_is_told_so_that_it_can_be_changed() {
     waits("join e1\nleave e1\njob a", "waits: there is no executor, for every one has left");
     waits("join e1\njob a cpu=4\njoin e2 cpu=2", "needs 4 cpus, the largest executor offers 2");
     waits("join e1\njob a gpu=1", "needs 1 gpu, the largest executor offers 0");
+    waits("join e1 seats=1\njob a seats=2", "needs 2 of `seats`, the largest executor offers 1");
+    waits(
+        "join e1 cpu=4 seats=1\njob b seats=1\n> run b#1 on e1 mem=100\njob a seats=1",
+        "waits for 1 of `seats` to be free",
+    );
     waits(
         "join e1 cpu=4 mem=10\njoin e2 cpu=1\njob a cpu=4",
         "needs 4 cpus with 100.0 MiB, and no executor offers both",
@@ -307,6 +344,32 @@ fn what_a_task_waits_for_is_told_so_that_it_can_be_changed() {
         tick 4999
         tick 1
         > stalled a: waits for partition a/0.0 made by task a/0, which waits: every executor is leaving
+        ",
+    );
+}
+
+#[test]
+fn custom_resources_are_counted_on_each_executor() {
+    check(
+        "
+        join e1 cpu=4 seats=1
+        join e2 cpu=4 tapes=2
+        # Where there is one, and no more at once than there are; a task that waits keeps its own.
+        job a tapes=1
+        > run a#1 on e2 mem=100
+        job b seats=1
+        > run b#1 on e1 mem=100
+        job c seats=1
+        call b/0 tapes=2
+        wait b 0 b/0.0
+        done a 'x'
+        > run b/0#1 on e2 mem=100
+        > ended a 'x'
+        done b/0 'y'
+        > woke b
+        done b 'z'
+        > ended b 'z'
+        > run c#1 on e1 mem=100
         ",
     );
 }

@@ -27,6 +27,7 @@ mod call;
 mod client;
 mod dead_letters;
 mod error;
+mod executors;
 mod functions;
 mod invocation;
 mod jobs;

@@ -1,6 +1,6 @@
 //! Partitions: reading them and asking how they were made.
 
-use fanfold_protocol::{PartitionId, rest::LineageView};
+use fanfold_protocol::{JobId, PartitionId, rest::LineageView};
 
 use crate::{ByteStream, Client, Error, request::Request};
 
@@ -14,11 +14,15 @@ impl Client {
         self.stream(&Request::get(url).timeout(None)).await
     }
 
-    /// How a partition was made.
+    /// How a partition was made. `job`: its job, which has to be told once it has ended and is not among the last to do so.
     ///
     /// # Errors
     /// `not-found`.
-    pub async fn lineage(&self, id: PartitionId) -> Result<LineageView, Error> {
-        self.json(&Request::get(self.at(["v1", "partitions", &id.to_string(), "lineage"]))).await
+    pub async fn lineage(&self, id: PartitionId, job: Option<JobId>) -> Result<LineageView, Error> {
+        let mut request = Request::get(self.at(["v1", "partitions", &id.to_string(), "lineage"]));
+        if let Some(job) = job {
+            request = request.query("job", &job.to_string());
+        }
+        self.json(&request).await
     }
 }

@@ -24,6 +24,7 @@ impl Default for Options {
             cpu_millis: None,
             memory: None,
             gpu: None,
+            custom: Vec::new(),
             placement: Placement::Local,
             attempts: None,
             deadline_ms: None,
@@ -77,6 +78,7 @@ pub struct Call<R> {
 pub struct Prepared {
     pub(crate) call: raw::Call,
     pub(crate) outputs: Option<u32>,
+    pub(crate) memo: bool,
     pub(crate) local: host::Local,
 }
 
@@ -96,7 +98,7 @@ impl<R> Call<R> {
     fn new(function: Option<String>, entry: &str, local: host::Local) -> Self {
         let call = raw::Call { function, entry: entry.into(), args: Vec::new(), options: Options::default() };
         Self {
-            prepared: Prepared { call, outputs: None, local },
+            prepared: Prepared { call, outputs: None, memo: false, local },
             failed: None,
             keep: Vec::new(),
             returns: PhantomData,
@@ -174,6 +176,11 @@ impl<R> Call<R> {
         self.with(|o| o.gpu = Some(count))
     }
 
+    /// A custom resource: so many of what operators have named so.
+    pub fn resource(self, name: &str, count: u32) -> Self {
+        self.with(|o| o.custom.push(raw::Amount { name: name.to_owned(), count }))
+    }
+
     /// Where to run.
     pub fn placement(self, placement: Placement) -> Self {
         self.with(|o| o.placement = placement)
@@ -192,6 +199,28 @@ impl<R> Call<R> {
     /// When its outputs go to the object store.
     pub fn durability(self, durability: Durability) -> Self {
         self.with(|o| o.durability = durability)
+    }
+
+    /// The outputs of an equal call that committed before, in this or another job, will do: what the task returns follows
+    /// from its arguments alone, and it reads nothing else. Calls are equal if function version, entry, number of outputs
+    /// and the content of all arguments are. Results are kept for a day; where the platform cannot know an argument's
+    /// content without reading it (an object without an etag, a value that holds futures, a partition of more than 64 KiB
+    /// that no memoised call made), the task runs as usual.
+    ///
+    /// ```
+    /// # #[fanfold::task]
+    /// # fn square(n: u64) -> u64 {
+    /// #     n * n
+    /// # }
+    /// # fn main() -> fanfold::Result<()> {
+    /// let squares = (0..4).map(|n| square::call(n).memo().submit()).collect::<fanfold::Result<Vec<_>>>()?;
+    /// # drop(squares);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn memo(mut self) -> Self {
+        self.prepared.memo = true;
+        self
     }
 
     fn with(mut self, change: impl FnOnce(&mut Options)) -> Self {

@@ -151,10 +151,16 @@ fn short() -> Error {
 
 impl Prepared {
     fn submit(self, outputs: u32) -> Result<Vec<host::Future>> {
-        Ok(host::submit(&self.call, outputs, self.local)?)
+        match self.memo {
+            true => Ok(host::submit_memo(&self.call, outputs, self.local)?),
+            false => Ok(host::submit(&self.call, outputs, self.local)?),
+        }
     }
 
     fn generate(self) -> Result<host::Generator> {
+        if self.memo {
+            return Err(Error::invalid("a generator cannot be memoised"));
+        }
         Ok(host::generate(&self.call, self.local)?)
     }
 }

@@ -5,6 +5,6 @@ pub use crate::bindings::fanfold::function::{
     data::Block,
     log::Level,
     objects::{Object, Page},
-    tasks::{Call, Durability, Options, Placement},
+    tasks::{Amount, Call, Durability, Options, Placement},
     types::{BlockRange, Error, ErrorKind, ObjectRange, PartitionId, Payload, TaskId, Value},
 };

@@ -170,6 +170,15 @@ impl Backend {
         self.store().put_multipart(path).await.map_err(|e| storage("write", path, &e))
     }
 
+    /// Copies an object over another one, which then lasts like one that was written. `false`: there is no such object.
+    pub(crate) async fn copy(&self, from: &Path, to: &Path) -> Result<bool, Error> {
+        match self.store().copy(from, to).await {
+            Ok(()) => self.sync_entry(to).await.map(|()| true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(e) => Err(storage("copy", from, &e)),
+        }
+    }
+
     /// Removes an object; fine if there is none, which not every store can tell.
     pub(crate) async fn delete(&self, path: &Path) -> Result<(), Error> {
         match self.store().delete(path).await {
@@ -248,6 +257,16 @@ impl Backend {
         {
             names.push(name.to_owned());
         }
+        Ok(names)
+    }
+
+    /// Names of the folders directly in a folder, sorted.
+    pub(crate) async fn folders(&self, folder: &Path) -> Result<Vec<String>, Error> {
+        let listed = self.store().list_with_delimiter(Some(folder)).await;
+        let listed = listed.map_err(|e| storage("list", folder, &e))?;
+        let mut names: Vec<_> =
+            listed.common_prefixes.iter().filter_map(|path| path.filename().map(str::to_owned)).collect();
+        names.sort();
         Ok(names)
     }
 

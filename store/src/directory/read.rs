@@ -43,8 +43,11 @@ pub(crate) fn open(file: &Path) -> io::Result<Option<(File, Metadata)>> {
     Ok(metadata.is_file().then_some((opened, metadata)))
 }
 
-/// The bytes of `range`, fewer where the file ends before it.
-pub(crate) fn read_at(file: &File, range: Range<u64>) -> io::Result<Bytes> {
+/// The bytes of `range` of a file, fewer where it ends before, in memory that was not zeroed first. Blocks.
+///
+/// # Errors
+/// Of the file system; `OutOfMemory` where there is none for the range.
+pub fn read_at(file: &File, range: Range<u64>) -> io::Result<Bytes> {
     let length =
         usize::try_from(range.end.saturating_sub(range.start)).map_err(|_| io::ErrorKind::OutOfMemory)?;
     let mut bytes = Vec::new();

@@ -9,16 +9,15 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use fanfold_protocol::{Code, Error, Kind, cluster::Member};
-use redis::{AsyncConnectionConfig, Client, ErrorKind, RedisError, Script, aio::MultiplexedConnection};
+use fanfold_protocol::{Error, cluster::Member};
+use redis::{RedisError, Script};
 use tokio::time::Instant;
 
 use super::MEMBERS_MAX;
+use crate::redis_client::RedisClient;
 
 /// How long an announcement counts unless it is repeated: two may get lost.
 const LIFETIME: Duration = Duration::from_secs(3);
-/// How long a Redis may take to connect or to answer; it takes less than a millisecond.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// `KEYS[1]` the hash. `ARGV`: id or empty, member, lifetime in ms (0 removes it), members at most.
 const SCRIPT: &str = r"
@@ -101,38 +100,25 @@ fn live(known: &mut BTreeMap<u64, (Instant, Member)>) -> Vec<Member> {
     known.values().map(|(_, member)| member.clone()).collect()
 }
 
-/// A Redis, connected when it is needed.
+/// The hash in a Redis.
 #[derive(Debug)]
 pub(super) struct Redis {
-    client: Client,
-    /// `host:port`, for people; the URL may hold a password.
-    address: String,
+    client: RedisClient,
     key: String,
     script: Script,
-    connection: Option<MultiplexedConnection>,
 }
 
 impl Redis {
     /// Asks nobody.
     pub(super) fn new(url: &str, namespace: &str) -> Result<Self, Error> {
-        let client = Client::open(url).map_err(|e| {
-            let why = e.detail().map_or_else(|| e.to_string(), str::to_owned);
-            let what = format!("the URL of the Redis cannot be understood ({why})");
-            Error::invalid(format!("{what}; write `redis://[[user]:password@]host:port[/db]`"))
-        })?;
-        let address = client.get_connection_info().addr().to_string();
         let (key, script) = (format!("ff:{{{namespace}}}:members"), Script::new(SCRIPT));
-        Ok(Self { client, address, key, script, connection: None })
+        Ok(Self { client: RedisClient::new(url)?, key, script })
     }
 
     async fn call(&mut self, id: &str, member: &str, lifetime: Duration) -> Result<Vec<Member>, Error> {
         let answer = match self.invoke(id, member, lifetime).await {
             Ok(answer) => answer,
-            Err(e) => {
-                // A broken connection stays broken; another one is a matter of a round trip.
-                self.connection = None;
-                return Err(self.explain(&e));
-            }
+            Err(e) => return Err(self.client.failed(&e)),
         };
         // What another version announces and this one does not understand is not there for this one.
         let mut members: Vec<Member> =
@@ -147,37 +133,9 @@ impl Redis {
         member: &str,
         lifetime: Duration,
     ) -> Result<Vec<String>, RedisError> {
-        let connection = match &mut self.connection {
-            Some(connection) => connection,
-            none => {
-                let patience = AsyncConnectionConfig::new()
-                    .set_connection_timeout(Some(PATIENCE))
-                    .set_response_timeout(Some(PATIENCE));
-                none.insert(self.client.get_multiplexed_async_connection_with_config(&patience).await?)
-            }
-        };
+        let connection = self.client.connection().await?;
         let mut call = self.script.key(&self.key);
         let lifetime_ms = lifetime.as_millis() as u64;
         call.arg(id).arg(member).arg(lifetime_ms).arg(MEMBERS_MAX).invoke_async(connection).await
-    }
-
-    /// A failure as one of ours: what, why, and what to do.
-    fn explain(&self, error: &RedisError) -> Error {
-        let failed = |why: String, retryable| {
-            let what = format!("the Redis at {} {why}", self.address);
-            Error::new(Kind::Platform, Code::Storage, what).retryable(retryable)
-        };
-        let refused = matches!(error.code(), Some("WRONGPASS" | "NOAUTH" | "NOPERM"));
-        if refused || error.kind() == ErrorKind::AuthenticationFailed {
-            let why =
-                "refuses the user or the password, or the user may not run scripts; check them in its URL";
-            return failed(why.to_owned(), false);
-        }
-        if error.kind() == ErrorKind::Io || error.is_timeout() {
-            let why = error.to_string();
-            let why = why.split(" (os error").next().unwrap_or_default();
-            return failed(format!("cannot be reached ({why}); check its URL and that it runs"), true);
-        }
-        failed(format!("failed: {error}"), true)
     }
 }

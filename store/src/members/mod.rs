@@ -23,6 +23,7 @@ use self::{
     directory::{Directory, Redis},
     keeper::{Desk, Keeper},
 };
+use crate::redis_client::check_namespace;
 
 /// Members that a cluster may have: bounds what one announcement brings back, and what a Redis holds.
 pub const MEMBERS_MAX: usize = 4096;
@@ -59,10 +60,7 @@ impl Members {
     /// `invalid` for a URL or namespace that is none; `platform` / `storage`, retryable where the Redis was not reached, not
     /// where it refused.
     pub async fn redis(url: &str, namespace: &str) -> Result<Self, Error> {
-        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        if namespace.is_empty() || !namespace.bytes().all(plain) {
-            return Err(Error::invalid(format!("`{}` is not a namespace", namespace.escape_debug())));
-        }
+        check_namespace(namespace)?;
         let mut directory = Directory::Redis(Box::new(Redis::new(url, namespace)?));
         let members = directory.look().await?;
         Ok(Self::over(directory, members))

@@ -13,12 +13,13 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 use fanfold_protocol::{Code, Error, Kind, value::StoredKey};
+use futures::{Stream, StreamExt as _};
 
 pub use crc::combine;
 pub use footer::{Footer, TRAILER_BYTES, encode, parse};
 pub use index::{Block, Builder, Index, UNIT_BYTES};
 
-use crate::{backend::Backend, errors::corrupt, paths};
+use crate::{backend::Backend, errors::corrupt, paths, upload};
 
 /// Bytes read from an object's end in the hope that they hold the whole footer.
 const TAIL_BYTES: u64 = 16 << 10;
@@ -65,6 +66,30 @@ impl Partitions {
         self.backend.put(&paths::partition(key), pieces.into_iter().collect()).await.map(|_| ())
     }
 
+    /// [`Partitions::put`] of data that is not in memory: `data` is all of it, in pieces that were compared with the
+    /// index. Holds two parts of 8 MiB at a time.
+    ///
+    /// # Errors
+    /// That of `data`; as [`Partitions::put`].
+    pub async fn put_stream(
+        &self,
+        key: StoredKey,
+        data: impl Stream<Item = Result<Bytes, Error>> + Send + Unpin,
+        index: &Index,
+    ) -> Result<(), Error> {
+        let footer = encode(index);
+        let bytes = index.bytes() + footer.len() as u64;
+        let body = data.chain(futures::stream::once(std::future::ready(Ok(footer))));
+        let (_, written) = upload::put(&self.backend, &paths::partition(key), body).await?;
+        if written == bytes {
+            return Ok(());
+        }
+        // Nobody can read it as a partition, and the key is nobody else's.
+        self.delete(&[key]).await?;
+        let message = format!("a partition of {bytes} bytes with its footer was written with {written}");
+        Err(Error::internal(message))
+    }
+
     /// Reads a partition's index.
     ///
     /// # Errors
@@ -108,6 +133,17 @@ impl Partitions {
         }
         let from = (range.start - whole.start) as usize;
         Ok(bytes.slice(from..from + (range.end - range.start) as usize))
+    }
+
+    /// Copies a partition's data to another key, durably, without reading it where the store can do that.
+    ///
+    /// # Errors
+    /// `not-found` / `partition`; `platform`.
+    pub async fn copy(&self, from: StoredKey, to: StoredKey) -> Result<(), Error> {
+        match self.backend.copy(&paths::partition(from), &paths::partition(to)).await? {
+            true => Ok(()),
+            false => Err(no_partition(from)),
+        }
     }
 
     /// Removes partitions; those that are not there are no error.

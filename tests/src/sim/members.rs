@@ -21,7 +21,13 @@ impl Run {
     pub(super) fn join(&mut self, size: Size) {
         let executor = ExecutorId(self.next_executor);
         self.next_executor += 1;
-        let offer = Offer { executor, cpu_millis: size.cpu_millis, memory: size.memory, gpu: 0 };
+        let offer = Offer {
+            executor,
+            cpu_millis: size.cpu_millis,
+            memory: size.memory,
+            gpu: 0,
+            custom: Default::default(),
+        };
         let slow = if executor.0.is_multiple_of(2) { self.plan.slow } else { 1 };
         let node = Node {
             offer,

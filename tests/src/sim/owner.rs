@@ -195,6 +195,7 @@ fn spec(
         memory: text.memory,
         memory_max: text.memory_max,
         gpu: 0,
+        custom: Default::default(),
         placement,
         attempts: 3,
         backoff_ms: 100,
@@ -202,5 +203,6 @@ fn spec(
         deadline_at_ms: None,
         deterministic: text.deterministic,
         durability: if parent.is_none() { Durability::Lazy } else { text.durability },
+        memo: false,
     }
 }

@@ -212,7 +212,7 @@ impl Run {
                     machine.send_finished(Err(error), &mut self.world);
                 }
             }
-            ToExecutor::Free(_) | ToExecutor::Peers(_) => {}
+            ToExecutor::Free(_) | ToExecutor::Prefetch(_) | ToExecutor::Peers(_) => {}
             ToExecutor::Woken { attempt, .. }
             | ToExecutor::Next { attempt, .. }
             | ToExecutor::MayYield { attempt, .. } => self.resume(executor, attempt, Some(message)),
@@ -303,6 +303,8 @@ impl Run {
                     self.world.remove(key);
                 }
             }
+            // No simulated call asks for it.
+            Command::Memoise { key, .. } => self.world.violation(format!("{key} was to be memoised")),
             Command::Stalled { reason, .. } => self.world.violation(format!("stalled: {reason}")),
         }
     }

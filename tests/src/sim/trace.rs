@@ -76,6 +76,7 @@ impl Trace {
                     let _ = write!(line, "{executor}: {}", show.from(message));
                 }
                 Event::Cancel { .. } => line.push_str("cancel"),
+                Event::Memo { key, .. } => line.push_str(&format!("memo {key}")),
                 Event::Tick => line.push_str("tick"),
             }
         });
@@ -98,6 +99,7 @@ impl Trace {
                 Command::Free(keys) => {
                     let _ = write!(line, "store: free {}", show.keys(keys));
                 }
+                Command::Memoise { outputs, .. } => line.push_str(&format!("memoise {}", outputs.len())),
                 Command::Stalled { reason, .. } => line.push_str(&format!("stalled: {reason}")),
             }
         });
@@ -206,6 +208,7 @@ impl Show<'_> {
                 format!("{} lost {}", self.attempt(*attempt), self.key(*key))
             }
             FromExecutor::Durable(key) => format!("durable {}", self.key(*key)),
+            FromExecutor::Logs { attempt, .. } => format!("{} logs", self.attempt(*attempt)),
             FromExecutor::Offer(offer) => format!("offers {} cpu, {} memory", offer.cpu_millis, offer.memory),
             FromExecutor::Leaving => "is leaving".to_owned(),
             FromExecutor::Left => "is gone".to_owned(),
@@ -247,6 +250,9 @@ impl Show<'_> {
                 format!("{} may yield {below}", self.attempt(*attempt))
             }
             ToExecutor::Free(keys) => format!("free {}", self.keys(keys)),
+            ToExecutor::Prefetch(wanted) => {
+                format!("prefetch {}", self.keys(&wanted.iter().map(|stored| stored.key).collect::<Vec<_>>()))
+            }
             ToExecutor::Peers(peers) => format!("peers {peers:?}"),
         }
     }

@@ -71,8 +71,9 @@ impl Run {
                 let victim = both[self.world.rng.random_range(0..2)];
                 self.world.within(30, Happening::Fault(Fault::KillThis(victim)));
             }
-            1 => {
-                self.world.nodes.entry(backup).and_modify(|node| node.slow = 300);
+            // Slower than the straggler, so that this one wins after all.
+            1 | 2 => {
+                self.world.nodes.entry(backup).and_modify(|node| node.slow = 1000);
             }
             _ => {}
         }

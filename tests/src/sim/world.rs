@@ -279,7 +279,7 @@ impl Machines {
             | ToExecutor::Woken { attempt, .. }
             | ToExecutor::Next { attempt, .. }
             | ToExecutor::MayYield { attempt, .. } => Some(*attempt),
-            ToExecutor::Free(_) | ToExecutor::Peers(_) => None,
+            ToExecutor::Free(_) | ToExecutor::Prefetch(_) | ToExecutor::Peers(_) => None,
         };
         let at_ms = self.arrival(attempt, false);
         let message = Box::new(message);

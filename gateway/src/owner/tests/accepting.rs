@@ -17,7 +17,7 @@ async fn an_accepted_job_runs_and_its_output_can_be_read() {
     let view = bed.ended(id).await;
     assert_eq!((view.state, view.attempts, view.output_bytes), (State::Succeeded, 1, Some(5)));
     assert_eq!(bed.output(id).await.unwrap(), "hello");
-    let logs = String::from_utf8(bed.owner.logs(id).await.unwrap().to_vec()).unwrap();
+    let logs = String::from_utf8(bed.owner.logs(id, 0).await.unwrap().to_vec()).unwrap();
     assert!(logs.contains("\"line\":\"hello\"") && logs.contains("\"attempt\":1"), "{logs}");
     let root = &bed.script.runs()[0];
     assert_eq!(
@@ -231,5 +231,5 @@ async fn what_a_result_names_can_be_read_as_long_as_the_result() {
     let (_, body) = bed.owner.partition(named).await.unwrap();
     assert_eq!(collect(body).await, "0", "each child echoes its number");
     assert_eq!(bed.owner.partition(other).await.err().unwrap().code, Code::Partition);
-    assert!(bed.owner.lineage(PartitionId { task: root, output: 0 }).await.is_ok());
+    assert!(bed.owner.lineage(PartitionId { task: root, output: 0 }, None).await.is_ok());
 }

@@ -13,8 +13,8 @@ use tokio::{sync::oneshot, task::JoinHandle};
 use super::script::Script;
 use crate::{
     Registry,
-    owner::{Appender, Config, NewJob, Owner, State},
-    registry::{Catalog, Change},
+    owner::{Config, NewJob, Owner, State},
+    registry::Change,
 };
 
 pub struct Bed {
@@ -49,28 +49,16 @@ impl Bed {
     /// The same, with channels to the executor that hold `capacity` messages.
     pub async fn open_with(store: Store, capacity: usize) -> Self {
         let (journal, records) = Journal::open(&store, "test").await.unwrap();
-        let (mut catalog, mut state) = (Catalog::default(), State::default());
-        for record in records {
-            catalog.fold(&record);
-            state.fold(record);
-        }
-        let appender = Appender::default();
-        let append = appender.clone();
-        let (registry, changes) = Registry::new(
-            catalog,
-            Box::new(move |records| {
-                let append = append.clone();
-                Box::pin(async move { append.append(records).await })
-            }),
-        );
+        let mut state = State::default();
+        records.into_iter().for_each(|record| state.fold(record));
+        let (registry, changes) = Registry::open(&store, Vec::new()).await.unwrap();
         let (stop_changes, stopped) = oneshot::channel();
         let changes = tokio::spawn(changes.run(stopped));
         let (script, link) = Script::start(&store, journal.epoch(), capacity);
-        let config = Config { drain: Duration::from_secs(2), shard: ShardTag::of("test") };
+        let config = Config { drain: Duration::from_secs(2), shard: ShardTag::of("test"), mirror: None };
         let owner = Owner::start(config, store.clone(), journal.clone(), registry.clone(), state, vec![link])
             .await
             .unwrap();
-        owner.connect(&appender);
         Self { store, journal, owner, registry, script, changes, stop_changes }
     }
 

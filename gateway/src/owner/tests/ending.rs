@@ -4,7 +4,7 @@ use fanfold_protocol::{Code, limit, rest::State};
 
 use super::{
     bed::{Bed, job},
-    function, version,
+    driver, function, version,
 };
 
 #[tokio::test(start_paused = true)]
@@ -53,10 +53,12 @@ async fn a_mended_function_gets_its_dead_letters() {
 
 #[tokio::test(start_paused = true)]
 async fn results_are_forgotten_after_a_day() {
-    let f = function("f");
+    let f = driver("f");
     let bed = Bed::new(&[&f]).await;
     let id = bed.accept(&f, "big", "some output").await;
     bed.ended(id).await;
+    let several = bed.accept(&f, "name", "2").await;
+    bed.ended(several).await;
     let letter = bed.accept(&f, "fail", "x").await;
     bed.ended(letter).await;
     tokio::time::sleep(std::time::Duration::from_millis(limit::RESULT_KEPT_MS + 5_000)).await;

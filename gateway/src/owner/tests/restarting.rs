@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fanfold_protocol::{JobId, record::Record, rest::State};
+use fanfold_protocol::{Code, JobId, PartitionId, TaskId, record::Record, rest::State};
 use fanfold_store::{
     Journal, Store,
     testing::{Fault, Operation, faulty_memory},
@@ -99,6 +99,33 @@ async fn committed_children_are_not_run_again_and_names_keep_their_meaning() {
     assert_eq!(bed.ended(id).await.state, State::Succeeded);
     let again: Vec<_> = bed.script.runs().into_iter().filter(|run| run.entry == "echo").collect();
     assert!(again.is_empty(), "they had committed: {again:?}");
+}
+
+#[tokio::test]
+async fn the_graph_and_lineage_of_an_ended_job_outlive_its_owner() {
+    let f = driver("f");
+    let bed = Bed::new(&[&f]).await;
+    let id = bed.accept(&f, "name", "3").await;
+    assert_eq!(bed.ended(id).await.state, State::Succeeded);
+    let root = TaskId::root(id);
+    let [named, other] = [0, 1].map(|n| PartitionId { task: root.child(n), output: 0 });
+    let lineage = bed.owner.lineage(other, None).await.unwrap();
+    assert_eq!((lineage.task.entry.as_str(), lineage.version), ("big", f.version), "its job ended just now");
+    let graph = bed.owner.graph(id).await.unwrap();
+    let child = graph.tasks.iter().find(|task| task.id == other.task).unwrap();
+    assert_eq!((child.parent, child.state.as_str()), (Some(root), "committed"));
+    assert_eq!((child.outputs[0].bytes, child.outputs[0].crc32c), (1, Some(crc32c::crc32c(b"1"))));
+    assert!(child.executor.is_some() && child.started_at_ms <= child.ended_at_ms && !graph.truncated);
+
+    let bed = Bed::open(bed.crash().await).await;
+    assert_eq!(bed.owner.graph(id).await.unwrap(), graph);
+    assert_eq!(bed.owner.lineage(other, Some(id)).await.unwrap(), lineage);
+    let refused = bed.owner.lineage(other, None).await.unwrap_err();
+    assert!(refused.message.contains("?job="), "{refused:?}");
+    let result = bed.owner.lineage(PartitionId { task: root, output: 0 }, None).await.unwrap();
+    assert_eq!(result.inputs[0].partition, named.to_string(), "the result names it");
+    let none = PartitionId { task: root.child(9), output: 0 };
+    assert_eq!(bed.owner.lineage(none, Some(id)).await.unwrap_err().code, Code::Partition);
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use fanfold_protocol::{
     AttemptId, Code, Error, ExecutorId, JobId, Kind, PartitionId, TaskId,
     call::{Call, Options},
+    custom::Custom,
     message::{Assignment, FromExecutor, Offer, ToExecutor, Usage},
     value::{Output, Payload, Stored, StoredKey, Value},
 };
@@ -54,8 +55,14 @@ impl Script {
             driving: HashMap::new(),
         };
         tokio::spawn(executor.run(inbox, controls));
-        let offer = Offer { executor: ExecutorId(id), cpu_millis: 64_000, memory: 64 << 30, gpu: 0 };
-        (script, ExecutorLink { offer, held: Vec::new(), peer: None, to, from })
+        let offer = Offer {
+            executor: ExecutorId(id),
+            cpu_millis: 64_000,
+            memory: 64 << 30,
+            gpu: 0,
+            custom: Custom::new(),
+        };
+        (script, ExecutorLink { offer, held: Vec::new(), name: "script".to_owned(), peer: None, to, from })
     }
 
     pub fn runs(&self) -> Vec<Assignment> {
@@ -146,6 +153,7 @@ impl Executor {
             ToExecutor::Next { .. }
             | ToExecutor::MayYield { .. }
             | ToExecutor::Free(_)
+            | ToExecutor::Prefetch(_)
             | ToExecutor::Peers(_) => {}
         }
     }

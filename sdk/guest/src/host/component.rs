@@ -27,6 +27,10 @@ pub(crate) fn submit(call: &Call, outputs: u32, _: Local) -> Result<Vec<Future>,
     crate::bindings::fanfold::function::tasks::submit(call, outputs)
 }
 
+pub(crate) fn submit_memo(call: &Call, outputs: u32, _: Local) -> Result<Vec<Future>, raw::Error> {
+    crate::bindings::fanfold::function::tasks::submit_memo(call, outputs)
+}
+
 pub(crate) fn generate(call: &Call, _: Local) -> Result<Generator, raw::Error> {
     crate::bindings::fanfold::function::tasks::generate(call)
 }

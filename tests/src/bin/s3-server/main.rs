@@ -1,4 +1,4 @@
-//! An S3 server for tests: `s3-server --dir DIR [--listen 127.0.0.1:0] [--bucket NAME]… [--fault SPEC]… [--seed N]`.
+//! An S3 server for tests: `s3-server --dir DIR [--listen 127.0.0.1:0] [--bucket NAME]… [--fault SPEC]… [--seed N] [--until killed]`.
 //!
 //! The protocol and its signatures are those of the crate `s3s`. Its companion `s3s-fs` keeps keys as folders, where `a` and
 //! `a/b` cannot both be, checks conditions before it writes, and fails at ranges that begin before an object; so [`storage`]
@@ -6,7 +6,7 @@
 //! (`DELETE` with a key a line), without a signature. What was stored survives a restart on the same directory.
 //!
 //! Its first line on stdout is JSON: the endpoint, the only access key, and the pid. It ends when its stdin does, so that
-//! it never outlives the test that started it.
+//! it never outlives the test that started it, or with `--until killed` by a signal only.
 
 mod faults;
 mod s3;
@@ -34,6 +34,8 @@ struct Args {
     buckets: Vec<String>,
     faults: Vec<String>,
     seed: u64,
+    /// Whether it ends with its stdin.
+    tied: bool,
 }
 
 #[tokio::main(worker_threads = 2)]
@@ -61,6 +63,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, AnyError> {
         buckets: Vec::new(),
         faults: Vec::new(),
         seed: 0,
+        tied: true,
     };
     while let Some(name) = words.next() {
         let value = words.next().ok_or_else(|| format!("{name} needs a value"))?;
@@ -69,6 +72,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, AnyError> {
             "--dir" => args.dir = value.into(),
             "--bucket" => args.buckets.push(value),
             "--fault" => args.faults.push(value),
+            "--until" => args.tied = value != "killed",
             "--seed" => args.seed = value.parse()?,
             _ => return Err(format!("{name} is unknown").into()),
         }
@@ -99,8 +103,15 @@ async fn run(args: Args) -> Result<(), AnyError> {
     });
     println!("{told}");
     std::io::stdout().flush()?;
+    let until = async {
+        if args.tied {
+            until_stdin_ends().await;
+        } else {
+            std::future::pending::<()>().await;
+        }
+    };
     tokio::select! {
-        () = until_stdin_ends() => Ok(()),
+        () = until => Ok(()),
         failed = serve(listener, service) => failed,
     }
 }

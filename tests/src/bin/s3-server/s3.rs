@@ -183,9 +183,6 @@ impl S3 for Server {
         let ListObjectsV2Input {
             bucket, prefix, start_after, continuation_token, delimiter, max_keys, ..
         } = req.input;
-        if delimiter.is_some() {
-            return Err(s3_error!(NotImplemented, "listings by folder"));
-        }
         let prefix = prefix.unwrap_or_default();
         let after = continuation_token.max(start_after).unwrap_or_default();
         let page = max_keys.unwrap_or(PAGE_KEYS).clamp(0, PAGE_KEYS) as usize;
@@ -194,14 +191,32 @@ impl S3 for Server {
             let found =
                 objects.range(from..).take_while(|(key, _)| key.starts_with(&prefix) || **key < prefix);
             let found = found.filter(|(key, _)| **key > after && key.starts_with(&prefix));
-            // One more than asked for tells whether there is another page.
-            found.take(page + 1).map(|(key, object)| (key.clone(), object.clone())).collect::<Vec<_>>()
+            let mut listed: Vec<(String, Option<_>)> = Vec::new();
+            for (key, object) in found {
+                // A page that ended with a folder goes on after it.
+                match folder(key, &prefix, delimiter.as_deref()) {
+                    Some(folder)
+                        if folder == after || listed.last().is_some_and(|(last, _)| last == folder) => {}
+                    Some(folder) => listed.push((folder.to_owned(), None)),
+                    None => listed.push((key.clone(), Some(object.clone()))),
+                }
+                // One more than asked for tells whether there is another page.
+                if listed.len() > page {
+                    break;
+                }
+            }
+            listed
         });
         let mut listed = listed.ok_or_else(|| s3_error!(NoSuchBucket))?;
         let more = listed.len() > page;
         listed.truncate(page);
         let next = listed.last().filter(|_| more).map(|(key, _)| key.clone());
-        let contents = listed.into_iter().map(|(key, object)| s3s::dto::Object {
+        let key_count = Some(listed.len() as i32);
+        let (folders, listed): (Vec<_>, Vec<_>) =
+            listed.into_iter().partition(|(_, object)| object.is_none());
+        let folders = folders.into_iter().map(|(prefix, _)| CommonPrefix { prefix: Some(prefix) }).collect();
+        let listed = listed.into_iter().filter_map(|(key, object)| Some((key, object?)));
+        let contents = listed.map(|(key, object)| s3s::dto::Object {
             key: Some(key),
             size: Some(object.bytes as i64),
             e_tag: Some(ETag::Strong(object.etag.clone())),
@@ -212,7 +227,8 @@ impl S3 for Server {
         Ok(S3Response::new(ListObjectsV2Output {
             name: Some(bucket),
             prefix: Some(prefix),
-            key_count: Some(contents.len() as i32),
+            key_count,
+            common_prefixes: Some(folders),
             is_truncated: Some(more),
             next_continuation_token: next,
             contents: Some(contents),
@@ -318,4 +334,11 @@ impl S3 for Server {
         all.insert(req.input.bucket, rules.unwrap_or_default());
         Ok(S3Response::new(PutBucketLifecycleConfigurationOutput::default()))
     }
+}
+
+/// The folder below `prefix` that a key is in, as a listing by `delimiter` shows it.
+fn folder<'a>(key: &'a str, prefix: &str, delimiter: Option<&str>) -> Option<&'a str> {
+    let delimiter = delimiter.filter(|delimiter| !delimiter.is_empty())?;
+    let at = key[prefix.len()..].find(delimiter)?;
+    Some(&key[..prefix.len() + at + delimiter.len()])
 }

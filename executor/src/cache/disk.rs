@@ -1,0 +1,295 @@
+//! The disk tier: partitions that only this executor has and that do not fit into its memory, one file each.
+//!
+//! A file is the partition's bytes and nothing else. Its index, with the checksums, stays in memory: a file lives no longer
+//! than its process, so nothing has to be found again and nothing is synced. Promises: what is read was compared with the
+//! checksums; files are within the budget, and removed when nobody has the partition any more. Files are read from the
+//! kernel's page cache while that has room, which is why nothing is brought back into the cache's own memory.
+//!
+//! A disk that fails is left alone for a while ([`Disk::is_open`]); the cache uploads instead. Every call that touches a
+//! file runs away from the async threads.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write as _},
+    ops::Range,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use fanfold_protocol::{Code, Error, Kind, value::StoredKey};
+use fanfold_store::{Index, read_at};
+use futures::Stream;
+use rustix::{fs::FsWord, io::Errno};
+use tokio::{sync::Notify, task::spawn_blocking};
+
+use super::{
+    budget::{Budget, Charge},
+    lock,
+    scratch::Scratch,
+    tier::Cached,
+};
+
+/// What a reader of a whole file holds at a time: enough for a disk, little for memory.
+const PIECE_BYTES: u64 = 1 << 20;
+/// How long a disk that failed is left alone.
+const CLOSED: Duration = Duration::from_secs(10);
+/// A trouble that lasts is told once in this time.
+const TELL_AGAIN: Duration = Duration::from_secs(600);
+/// `statfs` names the file system in memory so.
+const TMPFS: FsWord = 0x0102_1994;
+
+/// A handle to the tier; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Disk(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// `None` once it is closed for good.
+    scratch: Mutex<Option<Scratch>>,
+    folder: PathBuf,
+    budget: Arc<Budget>,
+    next: AtomicU64,
+    health: Mutex<Health>,
+    /// Files to remove.
+    garbage: Mutex<Vec<PathBuf>>,
+    /// Tells the cache's background work of garbage.
+    work: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct Health {
+    closed_until: Option<Instant>,
+    told: Option<Instant>,
+}
+
+impl Disk {
+    /// Makes a folder for at most `bytes` bytes below `parent`. `work` is notified when there are files to remove.
+    ///
+    /// # Errors
+    /// [`Kind::Platform`] where that cannot be, saying what to change.
+    pub fn open(parent: &Path, bytes: u64, work: Arc<Notify>) -> Result<Self, Error> {
+        let scratch = Scratch::open(parent).map_err(|e| {
+            let message = format!(
+                "cannot keep partitions in `{}`: {e}; give --spill a directory that can be written, or --spill-max 0 \
+                 to do without",
+                parent.display()
+            );
+            Error::new(Kind::Platform, Code::Storage, message)
+        })?;
+        if rustix::fs::statfs(scratch.path()).is_ok_and(|found| found.f_type == TMPFS) {
+            tracing::warn!(
+                folder = %parent.display(),
+                "partitions are spilled to a file system in memory, which frees none: give --spill a directory on a disk"
+            );
+        }
+        Ok(Self(Arc::new(Inner {
+            folder: scratch.path().to_owned(),
+            scratch: Mutex::new(Some(scratch)),
+            budget: Budget::new(bytes),
+            next: AtomicU64::new(1),
+            health: Mutex::default(),
+            garbage: Mutex::default(),
+            work,
+        })))
+    }
+
+    /// Whether it may be written to at `now`.
+    pub fn is_open(&self, now: Instant) -> bool {
+        lock(&self.0.health).closed_until.is_none_or(|until| until <= now)
+    }
+
+    /// Bytes that may still be written.
+    pub fn free(&self) -> u64 {
+        self.0.budget.total().saturating_sub(self.0.budget.used())
+    }
+
+    /// Bytes in files.
+    #[cfg(test)]
+    pub fn used(&self) -> u64 {
+        self.0.budget.used()
+    }
+
+    /// Room for `bytes`, if there is.
+    pub fn take(&self, bytes: u64) -> Option<Charge> {
+        self.0.budget.take(bytes)
+    }
+
+    /// Notes that its budget is used up.
+    pub fn full(&self) {
+        let total = self.0.budget.total();
+        self.tell(|| {
+            tracing::warn!(
+                "the {total} bytes for partitions on this executor's disk are used up; more is uploaded to make room. \
+                 A larger --spill-max or another executor helps"
+            );
+        });
+    }
+
+    fn tell(&self, what: impl FnOnce()) {
+        let now = Instant::now();
+        let mut health = lock(&self.0.health);
+        if health.told.is_none_or(|at| now.duration_since(at) >= TELL_AGAIN) {
+            health.told = Some(now);
+            what();
+        }
+    }
+
+    /// Writes a partition to a file. Where that fails, the disk is left alone for a while.
+    ///
+    /// # Errors
+    /// Of the file system; nothing is left behind.
+    pub async fn write(&self, key: StoredKey, data: Arc<Cached>, charge: Charge) -> io::Result<Arc<Spilled>> {
+        let disk = self.clone();
+        let written = spawn_blocking(move || {
+            // The room that was made for this one is only there once the files are gone.
+            disk.remove_garbage();
+            let file = disk.0.folder.join(disk.0.next.fetch_add(1, Relaxed).to_string());
+            if let Err(error) = write_new(&file, data.segments.chunks()) {
+                let _ = fs::remove_file(&file);
+                return Err(error);
+            }
+            let disk = disk.0.clone();
+            Ok(Arc::new(Spilled { key, index: data.index.clone(), file, disk, _charge: charge }))
+        });
+        let written = written.await.unwrap_or_else(|_| Err(io::Error::other("the process is shutting down")));
+        if let Err(error) = &written {
+            lock(&self.0.health).closed_until = Some(Instant::now() + CLOSED);
+            self.tell(|| {
+                tracing::warn!(
+                    folder = %self.0.folder.display(), %error,
+                    "partitions cannot be written to this executor's disk; they are uploaded to make room, and the disk is \
+                     tried again every {} s", CLOSED.as_secs()
+                );
+            });
+        }
+        written
+    }
+
+    /// Removes the files of partitions that are gone.
+    pub async fn clean(&self) {
+        if lock(&self.0.garbage).is_empty() {
+            return;
+        }
+        let disk = self.clone();
+        // It only fails when the process ends, and with it go all files.
+        let _ = spawn_blocking(move || disk.remove_garbage()).await;
+    }
+
+    fn remove_garbage(&self) {
+        let files = std::mem::take(&mut *lock(&self.0.garbage));
+        for file in files {
+            if let Err(error) = fs::remove_file(&file)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                tracing::warn!(file = %file.display(), %error, "a spilled partition was not removed");
+            }
+        }
+    }
+
+    /// Removes everything. Reads fail from here on.
+    pub async fn close(&self) {
+        let scratch = lock(&self.0.scratch).take();
+        // As in `clean`.
+        let _ = spawn_blocking(move || drop(scratch)).await;
+    }
+}
+
+/// A partition in a file, which goes with it.
+#[derive(Debug)]
+pub struct Spilled {
+    /// Which.
+    pub key: StoredKey,
+    /// Its blocks.
+    pub index: Index,
+    file: PathBuf,
+    disk: Arc<Inner>,
+    _charge: Charge,
+}
+
+impl Spilled {
+    /// The bytes of `range`, cut at the end of the data, compared with their checksums.
+    ///
+    /// # Errors
+    /// [`Kind::Lost`] where this copy is no more or is damaged; [`Kind::Platform`] where it cannot be read just now.
+    pub async fn read(self: &Arc<Self>, range: Range<u64>) -> Result<Bytes, Error> {
+        let end = range.end.min(self.index.bytes());
+        let range = range.start.min(end)..end;
+        if range.is_empty() {
+            return Ok(Bytes::new());
+        }
+        let spilled = self.clone();
+        let read = spawn_blocking(move || {
+            let whole = spilled.index.units_around(range.clone());
+            let read = File::open(&spilled.file).and_then(|file| read_at(&file, whole.clone()));
+            let bytes = read.map_err(|e| spilled.failed(&e))?;
+            if bytes.len() as u64 != whole.end - whole.start {
+                return Err(spilled.lost(Code::Corrupt, "it was cut"));
+            }
+            spilled.index.verify(whole.start, &bytes).map_err(|what| spilled.lost(Code::Corrupt, &what))?;
+            let from = (range.start - whole.start) as usize;
+            Ok(bytes.slice(from..from + (range.end - range.start) as usize))
+        });
+        read.await
+            .unwrap_or_else(|_| Err(Error::internal("a read was stopped: the process is shutting down")))
+    }
+
+    /// All of it, in pieces of whole units of about [`PIECE_BYTES`], compared with their checksums.
+    pub fn pieces(self: &Arc<Self>) -> impl Stream<Item = Result<Bytes, Error>> + Send + use<> {
+        let spilled = self.clone();
+        futures::stream::try_unfold(0, move |at| {
+            let spilled = spilled.clone();
+            async move {
+                let end = spilled.index.units_around(at..at + PIECE_BYTES).end;
+                let piece = spilled.read(at..end).await?;
+                Ok((!piece.is_empty()).then_some((piece, end)))
+            }
+        })
+    }
+
+    fn failed(&self, error: &io::Error) -> Error {
+        match error.kind() {
+            // What passes: too many open files, no memory.
+            io::ErrorKind::OutOfMemory | io::ErrorKind::Interrupted => self.later(error),
+            _ if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) => self.later(error),
+            _ => self.lost(Code::PartitionLost, &error.to_string()),
+        }
+    }
+
+    fn lost(&self, code: Code, what: &str) -> Error {
+        let (partition, file) = (self.key.partition, self.file.display());
+        Error::new(
+            Kind::Lost,
+            code,
+            format!("partition `{partition}` in `{file}` on the executor's disk: {what}"),
+        )
+    }
+
+    fn later(&self, error: &io::Error) -> Error {
+        let message = format!("cannot read `{}`: {error}", self.file.display());
+        Error::new(Kind::Platform, Code::Storage, message).retryable(true)
+    }
+}
+
+impl Drop for Spilled {
+    fn drop(&mut self) {
+        lock(&self.disk.garbage).push(std::mem::take(&mut self.file));
+        self.disk.work.notify_one();
+    }
+}
+
+const EMFILE: i32 = Errno::MFILE.raw_os_error();
+const ENFILE: i32 = Errno::NFILE.raw_os_error();
+
+fn write_new(file: &Path, chunks: &[Bytes]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
+    chunks.iter().try_for_each(|chunk| file.write_all(chunk))
+}
+
+#[cfg(test)]
+mod tests;
