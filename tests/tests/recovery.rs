@@ -219,7 +219,6 @@ async fn a_job_leaves_nothing_behind() {
     let _executors = ["e1", "e2"].map(|name| cluster.executor(name, &[]));
     joined(&gateway, 2).await;
     gateway.deploy("layers").await.expect(201);
-    let keys = cluster.redis.keys();
     let job = begin(&gateway, "layers", r#"{"layers": 3, "width": 4, "rounds": 1}"#).await;
     let some = async || !cluster.s3.keys(&format!("{job}/part/")).await.is_empty();
     assert!(until(PATIENCE, some).await, "eager outputs are objects");
@@ -230,6 +229,7 @@ async fn a_job_leaves_nothing_behind() {
 
     // Nobody refers to what a synchronous call made, once it is answered.
     let before = cluster.s3.keys("job/").await;
+    let keys = cluster.redis.keys();
     gateway.post("/function/layers", r#"{"layers": 3, "width": 4, "rounds": 1}"#).await.expect(200);
     let ended = Instant::now();
     let gone = async || cluster.s3.keys("job/").await.len() <= before.len() && cluster.redis.keys() <= keys;

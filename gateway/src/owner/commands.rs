@@ -91,7 +91,6 @@ impl Loop {
 
     fn record(&mut self, record: Record) {
         match &record {
-            Record::Committed(_) => Failpoint::CommitDecided.pass(),
             // It is journalled when the job's logs and graph are stored: see `ended`.
             Record::Ended { job, .. } => {
                 if let Some(live) = self.live.get_mut(job) {
@@ -106,7 +105,10 @@ impl Loop {
                 self.free_place(*job);
                 self.mirror_job(*job);
             }
-            Record::Committed(committed) => self.mirror_task(committed.job, committed.attempt.task),
+            Record::Committed(committed) => {
+                Failpoint::CommitDecided.pass();
+                self.mirror_task(committed.job, committed.attempt.task);
+            }
             _ => {}
         }
         self.lane.push(record, None);
