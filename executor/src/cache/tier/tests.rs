@@ -1,3 +1,5 @@
+//! Which partitions go, where to, and in which order.
+
 use bytes::Bytes;
 use fanfold_protocol::{JobId, PartitionId, TaskId};
 use tokio::sync::Notify;
