@@ -1,8 +1,9 @@
 //! A real cluster for a test: an S3 server, a Redis, gateways and executors, each a process of its own.
 
 use std::{
-    path::Path,
-    process::{Command, ExitStatus},
+    io::{BufRead as _, BufReader, Lines},
+    path::{Path, PathBuf},
+    process::{Child, ChildStderr, Command, ExitStatus, Stdio},
 };
 
 use crate::{
@@ -18,14 +19,21 @@ pub struct Cluster {
     /// Who is there.
     pub redis: Redis,
     dir: tempfile::TempDir,
+    /// What processes find in their environment.
+    environment: Vec<(&'static str, PathBuf)>,
 }
 
 impl Cluster {
     /// An S3 server and a Redis, both empty.
     pub fn start() -> Self {
+        Self::with(Vec::new())
+    }
+
+    /// The same, for processes with something in their environment.
+    pub fn with(environment: impl Into<Vec<(&'static str, PathBuf)>>) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let s3 = S3Server::start(&dir.path().join("s3"), &[]);
-        Self { s3, redis: Redis::start(), dir }
+        Self { s3, redis: Redis::start(), dir, environment: environment.into() }
     }
 
     /// Where the S3 server keeps its files.
@@ -36,7 +44,7 @@ impl Cluster {
     fn command(&self, role: &str) -> Command {
         let mut command = Command::new(binary());
         command.args([role, "--json", "--store", "s3://fanfold/test", "--redis", &self.redis.url()]);
-        command.args(["--log", "warn"]).envs(self.s3.environment());
+        command.args(["--log", "warn"]).envs(self.s3.environment()).envs(self.environment.iter().cloned());
         command
     }
 
@@ -60,6 +68,42 @@ impl Cluster {
         let mut command = self.command("executor");
         command.args(["--name", name, "--slots", "1", "--memory", "1GiB"]).args(args);
         spawn(command)
+    }
+
+    /// Starts an executor with another environment than the cluster's.
+    pub fn stranger(&self, environment: &[(&str, PathBuf)]) -> Stranger {
+        let mut command = self.command("executor");
+        self.environment.iter().for_each(|(name, _)| {
+            command.env_remove(name);
+        });
+        command.args(["--slots", "1", "--memory", "1GiB"]).envs(environment.iter().cloned());
+        let mut process =
+            command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the fanfold binary starts");
+        let log = BufReader::new(process.stderr.take().expect("piped")).lines();
+        Stranger { process, log }
+    }
+}
+
+/// A process that does not get as far as to be ready, and its log. Dropping it kills it.
+pub struct Stranger {
+    process: Child,
+    log: Lines<BufReader<ChildStderr>>,
+}
+
+impl Stranger {
+    /// Waits for a line of the log with all of `parts`; the test's own limit of time ends it where there is none.
+    pub fn says(&mut self, parts: &[&str]) {
+        let mut log = self.log.by_ref().map(|line| line.expect("readable"));
+        let said = log.find(|line| parts.iter().all(|part| line.contains(part)));
+        assert!(said.is_some(), "it ended and did not say {parts:?}");
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        // One that has ended needs no killing.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 
