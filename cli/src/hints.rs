@@ -22,6 +22,7 @@ pub fn fix(code: Code) -> &'static str {
         Code::Method => "call it with another method; docs/rest.md lists them",
         Code::RequestTimeout => "send the request faster, or in smaller parts",
         Code::Request | Code::Call => "correct the request; `fanfold help COMMAND` shows how",
+        Code::Certificate => "look at the file it names; docs/tls.md shows how to make certificates",
         Code::Token => "put the gateway's token into FANFOLD_TOKEN",
         Code::Egress => "add the origin to egress.allow in fanfold.toml",
         Code::Function => "`fanfold ls` lists what is deployed",

@@ -2,6 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf, thread};
 
+use fanfold_peer::Security;
 use fanfold_protocol::{ExecutorId, custom::Custom};
 
 /// How much an executor may use and how it compiles.
@@ -19,6 +20,8 @@ pub struct Config {
     pub cache_memory: u64,
     /// Where partitions go that do not fit into that memory; `None`: to the object store.
     pub spill: Option<Spill>,
+    /// How it talks to other processes of a cluster.
+    pub security: Security,
     /// Program and arguments that run [`crate::compile_child`], for example `/proc/self/exe compile-component`.
     /// Empty: compile in this process, without limits; only for tests and tools that compile what they wrote.
     pub compiler: Vec<OsString>,
@@ -45,6 +48,7 @@ impl Default for Config {
             custom: Custom::new(),
             cache_memory: 512 << 20,
             spill: None,
+            security: Security::default(),
             compiler: Vec::new(),
             allow_private_egress: false,
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fanfold_peer::Security;
 use fanfold_protocol::{
     Digest, Error,
     direct::{Calling, DirectLane, Failed, Running},
@@ -61,10 +62,7 @@ impl Executor {
         raise_files();
         let engine = Arc::new(Engine::start()?);
         let loader = Loader::new(&config, engine.clone(), store.clone()).await?;
-        let cache = match &config.spill {
-            Some(spill) => Cache::spilling(store.clone(), config.executor, config.cache_memory, spill)?,
-            None => Cache::new(store.clone(), config.executor, config.cache_memory),
-        };
+        let cache = Cache::from_config(&config, store.clone())?;
         let tasks = Arc::new(task::Environment {
             executor: config.executor,
             cache,
@@ -113,6 +111,11 @@ impl Executor {
     /// A function version out of the store.
     pub(crate) async fn version(&self, version: Digest) -> Result<Arc<FunctionVersion>, Error> {
         self.shared.store.version(version).await
+    }
+
+    /// How it talks to other processes.
+    pub(crate) fn security(&self) -> &Security {
+        &self.shared.config.security
     }
 
     /// The partition cache.

@@ -9,7 +9,7 @@ use tokio::{net::TcpStream, time::timeout};
 ///
 /// # Errors
 /// `platform` / `unreachable`, retryable, which names the address.
-pub async fn connect(address: &str, patience: Duration) -> Result<TcpStream, Error> {
+pub(crate) async fn connect(address: &str, patience: Duration) -> Result<TcpStream, Error> {
     let failed = |why: String| {
         let message = format!("{address} cannot be reached: {why}");
         Error::new(Kind::Platform, Code::Unreachable, message).retryable(true)

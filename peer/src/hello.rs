@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use crate::{
-    Link, connect,
+    Link, Security, Stream,
     frame::{self, Next},
 };
 
@@ -24,19 +24,38 @@ const MAGIC: &[u8; 8] = b"fanfold\n";
 /// Time for the other side's first words.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What to do about TLS on one side only.
+const GIVE: &str = "give this process --tls-cert, --tls-key and --tls-ca";
+/// First bytes of TLS records: an alert and a beginning.
+const TLS_ALERT: [u8; 2] = [0x15, 3];
+const TLS_HELLO: [u8; 2] = [0x16, 3];
+
 /// Dials `address` and introduces itself; the link, and what the other side answered.
 ///
 /// # Errors
-/// `platform` / `unreachable`; what the other side refused it with; `conflict` / `protocol`.
-pub async fn dial(address: &str, hello: &Hello) -> Result<(Link<TcpStream>, Welcome), Error> {
-    let stream = connect(address, PATIENCE).await?;
+/// `platform` / `unreachable`; `invalid` / `certificate`; what the other side refused it with; `conflict` / `protocol`.
+pub async fn dial(
+    security: &Security,
+    address: &str,
+    hello: &Hello,
+) -> Result<(Link<Stream>, Welcome), Error> {
+    let stream = security.connect(address, PATIENCE).await?;
     let begun = async {
         let mut link = Link::new(stream);
         let mut first = BytesMut::from(&MAGIC[..]);
         frame::encode(&mut first, hello, true)?;
-        link.stream.write_all(&first).await.map_err(|e| silent(address, &e.to_string()))?;
-        let answer: Result<Welcome, Error> =
-            read_one(&mut link).await.map_err(|e| silent(address, &e.message))?;
+        let sent = link.stream.write_all(&first).await;
+        sent.map_err(|e| silent(address, &security.explain(&e)))?;
+        let answer: Result<Welcome, Error> = match read_one(&mut link, security).await {
+            Err(_) if security.is_plain() && link.unread.starts_with(&TLS_ALERT) => {
+                return Err(silent(address, &format!("it wants TLS: {GIVE}")));
+            }
+            // Its alert may have been lost with the connection.
+            Err(e) if security.is_plain() => {
+                return Err(silent(address, &format!("{}; if it wants TLS, {GIVE}", e.message)));
+            }
+            read => read.map_err(|e| silent(address, &e.message))?,
+        };
         let welcome = answer?;
         check_protocol(address, welcome.protocol)?;
         Ok((link, welcome))
@@ -47,18 +66,22 @@ pub async fn dial(address: &str, hello: &Hello) -> Result<(Link<TcpStream>, Welc
 /// The other side of [`dial`]: who it is. Answer with [`Answered::welcome`] or [`Answered::refuse`].
 ///
 /// # Errors
-/// `invalid` / `protocol` where somebody else dialled.
-pub async fn answer(stream: TcpStream) -> Result<Answered, Error> {
+/// `invalid` / `protocol` where somebody else dialled; `invalid` / `certificate`.
+pub async fn answer(security: &Security, stream: TcpStream) -> Result<Answered, Error> {
     let heard = async {
-        stream.set_nodelay(true).map_err(|e| silent("the other side", &e.to_string()))?;
-        let mut link = Link::new(stream);
+        let mut link = Link::new(security.accept(stream).await?);
         let mut magic = [0; MAGIC.len()];
-        link.stream.read_exact(&mut magic).await.map_err(|e| silent("the other side", &e.to_string()))?;
+        let read = link.stream.read_exact(&mut magic).await;
+        read.map_err(|e| silent("the other side", &security.explain(&e)))?;
+        if magic.starts_with(&TLS_HELLO) {
+            let message = format!("an executor with TLS dialled, and this process has none: {GIVE}");
+            return Err(Error::new(Kind::Invalid, Code::Certificate, message));
+        }
         if &magic != MAGIC {
             let message = "somebody who is no executor dialled the address for executors";
             return Err(Error::new(Kind::Invalid, Code::Protocol, message));
         }
-        let hello: Hello = read_one(&mut link).await?;
+        let hello: Hello = read_one(&mut link, security).await?;
         Ok(Answered { hello, link })
     };
     timeout(PATIENCE, heard).await.map_err(|_| silent("the other side", "it did not introduce itself"))?
@@ -69,7 +92,7 @@ pub async fn answer(stream: TcpStream) -> Result<Answered, Error> {
 pub struct Answered {
     /// Who dialled.
     pub hello: Hello,
-    link: Link<TcpStream>,
+    link: Link<Stream>,
 }
 
 impl Answered {
@@ -77,7 +100,7 @@ impl Answered {
     ///
     /// # Errors
     /// `platform` / `unreachable` where it has gone already.
-    pub async fn welcome(mut self, welcome: &Welcome) -> Result<(Hello, Link<TcpStream>), Error> {
+    pub async fn welcome(mut self, welcome: &Welcome) -> Result<(Hello, Link<Stream>), Error> {
         send_one(&mut self.link, &Ok::<_, Error>(welcome)).await?;
         Ok((self.hello, self.link))
     }
@@ -96,7 +119,10 @@ async fn send_one<S: AsyncWrite + Unpin, T: Serialize>(link: &mut Link<S>, messa
     link.stream.write_all(&bytes).await.map_err(|e| silent("the other side", &e.to_string()))
 }
 
-async fn read_one<S: AsyncRead + Unpin, T: DeserializeOwned>(link: &mut Link<S>) -> Result<T, Error> {
+async fn read_one<S: AsyncRead + Unpin, T: DeserializeOwned>(
+    link: &mut Link<S>,
+    security: &Security,
+) -> Result<T, Error> {
     loop {
         match frame::next(&mut link.unread)? {
             Next::Message(message) => return Ok(message),
@@ -106,7 +132,7 @@ async fn read_one<S: AsyncRead + Unpin, T: DeserializeOwned>(link: &mut Link<S>)
                 match read {
                     Ok(0) => return Err(silent("the other side", "it closed the connection")),
                     Ok(_) => {}
-                    Err(e) => return Err(silent("the other side", &e.to_string())),
+                    Err(e) => return Err(silent("the other side", &security.explain(&e))),
                 }
             }
         }

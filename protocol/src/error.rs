@@ -65,6 +65,7 @@ pub enum Code {
     Method,
     RequestTimeout,
     Call,
+    Certificate,
     // unauthorized
     Token,
     Egress,

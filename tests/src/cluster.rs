@@ -1,8 +1,9 @@
 //! A real cluster for a test: an S3 server, a Redis, gateways and executors, each a process of its own.
 
 use std::{
-    path::Path,
-    process::{Command, ExitStatus},
+    io::{BufRead as _, BufReader, Lines},
+    path::{Path, PathBuf},
+    process::{Child, ChildStderr, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 
@@ -22,6 +23,8 @@ pub struct Cluster {
     /// Who is there.
     pub redis: Redis,
     _dir: tempfile::TempDir,
+    /// What every process finds in its environment.
+    environment: Vec<(&'static str, PathBuf)>,
 }
 
 /// How a process differs from the others, or how it reaches them.
@@ -40,18 +43,23 @@ pub struct Start<'a> {
 impl Cluster {
     /// An S3 server and a Redis, both empty.
     pub fn start() -> Self {
-        Self::with(|_| Redis::start())
+        Self::over(|_| Redis::start(), Vec::new())
+    }
+
+    /// The same, for processes with something in their environment.
+    pub fn with(environment: impl Into<Vec<(&'static str, PathBuf)>>) -> Self {
+        Self::over(|_| Redis::start(), environment.into())
     }
 
     /// The same; Redis writes every change to a log, which the test can cut.
     pub fn start_logged() -> Self {
-        Self::with(|dir| Redis::start_logged(&dir.join("redis")))
+        Self::over(|dir| Redis::start_logged(&dir.join("redis")), Vec::new())
     }
 
-    fn with(redis: impl Fn(&Path) -> Redis) -> Self {
+    fn over(redis: impl Fn(&Path) -> Redis, environment: Vec<(&'static str, PathBuf)>) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let s3 = S3Server::start(&dir.path().join("s3"), &[]);
-        Self { s3, redis: redis(dir.path()), _dir: dir }
+        Self { s3, redis: redis(dir.path()), _dir: dir, environment }
     }
 
     /// The command of a process, for tests that want to run it in their own way.
@@ -70,7 +78,10 @@ impl Cluster {
             _ => command.args(["--slots", "1", "--memory", "1GiB"]),
         };
         command.args(start.args).env_remove("FANFOLD_TOKEN").env_remove("FANFOLD_REDIS");
-        command.envs(self.s3.environment()).envs(start.env.iter().copied());
+        command
+            .envs(self.s3.environment())
+            .envs(self.environment.iter().cloned())
+            .envs(start.env.iter().copied());
         command
     }
 
@@ -100,6 +111,41 @@ impl Cluster {
     /// The same with something special.
     pub fn executor_with(&self, name: &str, start: Start<'_>) -> Platform {
         spawn(self.command("executor", name, start))
+    }
+
+    /// Starts an executor with another environment than the cluster's.
+    pub fn stranger(&self, environment: &[(&str, PathBuf)]) -> Stranger {
+        let mut command = self.command("executor", "stranger", Start::default());
+        for (name, _) in &self.environment {
+            command.env_remove(name);
+        }
+        command.envs(environment.iter().cloned()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut process = command.spawn().expect("the fanfold binary starts");
+        let log = BufReader::new(process.stderr.take().expect("piped")).lines();
+        Stranger { process, log }
+    }
+}
+
+/// A process that does not get as far as to be ready, and its log. Dropping it kills it.
+pub struct Stranger {
+    process: Child,
+    log: Lines<BufReader<ChildStderr>>,
+}
+
+impl Stranger {
+    /// Waits for a line of the log with all of `parts`; the test's own limit of time ends it where there is none.
+    pub fn says(&mut self, parts: &[&str]) {
+        let mut log = self.log.by_ref().map(|line| line.expect("readable"));
+        let said = log.find(|line| parts.iter().all(|part| line.contains(part)));
+        assert!(said.is_some(), "it ended and did not say {parts:?}");
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        // One that has ended needs no killing.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the whole-system tests share.
 
+pub mod certificates;
 pub mod cluster;
 pub mod history;
 pub mod platform;

@@ -22,7 +22,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fanfold-shuffle", &["fanfold"]),
     (
         "fanfold-cli",
-        &["fanfold-protocol", "fanfold-gateway", "fanfold-executor", "fanfold-store", "fanfold-client"],
+        &[
+            "fanfold-protocol",
+            "fanfold-gateway",
+            "fanfold-executor",
+            "fanfold-store",
+            "fanfold-client",
+            "fanfold-peer",
+        ],
     ),
     ("fanfold-tests", &["fanfold-protocol", "fanfold-scheduler", "fanfold-store", "fanfold-client"]),
     ("fanfold-bench", &[]),
@@ -39,6 +46,8 @@ const OWNED: &[(&str, &[&str])] = &[
     ("wasmtime-wasi-http", &["fanfold-executor"]),
     ("wgpu", &["fanfold-executor"]),
     ("axum", &["fanfold-gateway"]),
+    ("rustls", &["fanfold-peer"]),
+    ("tokio-rustls", &["fanfold-peer"]),
     ("clap", &["fanfold-cli"]),
     ("wit-bindgen", &["fanfold"]),
 ];

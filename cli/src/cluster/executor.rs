@@ -47,8 +47,8 @@ pub struct Args {
     /// What people call it [default: its id]
     #[arg(long)]
     name: Option<String>,
-    /// Address to serve partitions and calls on, to other members; port 0 takes a free one. It asks nobody for a token:
-    /// keep it private
+    /// Address to serve partitions and calls on, to other members; port 0 takes a free one. Without --tls-cert it takes
+    /// anybody: keep it private
     #[arg(long, default_value = "127.0.0.1:0")]
     peer: SocketAddr,
     /// HOST:PORT where other members reach it [default: --peer]
@@ -73,8 +73,9 @@ pub fn run(args: &Args, out: Output) -> Result<(), Failure> {
     args.common.check()?;
     // Unique without asking anybody: two of 63 random bits meet once in a very long time.
     let id = ExecutorId(rand::random::<u64>() >> 1);
-    let config = args.capacity.executor(id, std::env::temp_dir())?;
     up::start_log(&args.common.log)?;
+    let mut config = args.capacity.executor(id, std::env::temp_dir())?;
+    config.security = args.common.tls.security(args.peer)?;
     up::raise_open_files();
     let runtime = runtime("executor")?;
     let ended = runtime.block_on(async {

@@ -39,7 +39,7 @@ pub struct Args {
     /// Address to serve REST on; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:7070")]
     listen: SocketAddr,
-    /// Address that executors dial; port 0 takes a free one. It asks nobody for a token: keep it private
+    /// Address that executors dial; port 0 takes a free one. Without --tls-cert it takes anybody: keep it private
     #[arg(long, default_value = "127.0.0.1:7071")]
     peer: SocketAddr,
     /// HOST:PORT that executors are told to dial [default: --peer]
@@ -98,7 +98,7 @@ async fn start(args: &Args, token: Option<String>, out: Output) -> Result<Gatewa
         mirror: args.common.mirror().map_err(not_started)?,
         ..fanfold_gateway::Config::default()
     };
-    let executors = Executors::default();
+    let executors = Executors::new(args.common.tls.security(args.peer)?);
     let lane = Arc::new(RemoteLane::new(executors.clone()));
     let started = Gateway::start(config, store, lane, Vec::new(), members).await;
     let mut gateway = started.map_err(not_started)?;

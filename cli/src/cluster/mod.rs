@@ -5,6 +5,7 @@
 
 mod executor;
 mod gateway;
+mod tls;
 
 use std::net::SocketAddr;
 
@@ -37,6 +38,8 @@ pub struct Common {
     /// Name of the cluster, where several use one Redis
     #[arg(long, default_value = NAMESPACE)]
     namespace: String,
+    #[command(flatten)]
+    tls: tls::Args,
     /// What to log on stderr: error, warn, info, debug, or directives like `fanfold_gateway=debug`
     #[arg(long, env = "FANFOLD_LOG", hide_env_values = true, default_value = "info")]
     log: String,

@@ -124,6 +124,7 @@ impl Capacity {
             spill: self.spill(spill),
             compiler: vec!["/proc/self/exe".into(), "compile-component".into()],
             allow_private_egress: self.allow_private_egress,
+            security: fanfold_peer::Security::default(),
         })
     }
 

@@ -25,7 +25,7 @@ use std::{
 
 use bytes::Bytes;
 use fanfold_protocol::{
-    Code, Error, ExecutorId, Kind,
+    Code, Error, Kind,
     call::Durability,
     limit,
     link::Held,
@@ -43,7 +43,10 @@ pub use segments::{Growing, SEGMENT_BYTES, Segments};
 pub use tier::{Cached, Here};
 use tier::{Left, Tier};
 
-use crate::{config::Spill, peer::Peers};
+use crate::{
+    config::{Config, Spill},
+    peer::Peers,
+};
 
 /// A handle to the cache; cheap to clone.
 #[derive(Clone, Debug)]
@@ -110,34 +113,27 @@ impl From<Here> for Partition {
 }
 
 impl Cache {
-    /// A cache of `memory` bytes over `store`, without a disk. Uploads happen only while [`Cache::run`] does.
-    pub fn new(store: Store, executor: ExecutorId, memory: u64) -> Self {
-        Self::with(store, executor, memory, Arc::default(), None)
-    }
-
-    /// The same, with files as `spill` says.
+    /// A cache over `store`, as an executor is configured. Uploads happen only while [`Cache::run`] does.
     ///
     /// # Errors
     /// As [`Disk::open`].
-    pub fn spilling(store: Store, executor: ExecutorId, memory: u64, spill: &Spill) -> Result<Self, Error> {
+    pub fn from_config(config: &Config, store: Store) -> Result<Self, Error> {
         let work = Arc::new(Notify::new());
-        let disk = Disk::open(&spill.dir, spill.bytes, work.clone())?;
-        Ok(Self::with(store, executor, memory, work, Some(disk)))
-    }
-
-    fn with(store: Store, executor: ExecutorId, memory: u64, work: Arc<Notify>, disk: Option<Disk>) -> Self {
-        Self(Arc::new(Inner {
+        let open = |spill: &Spill| Disk::open(&spill.dir, spill.bytes, work.clone());
+        let disk = config.spill.as_ref().map(open).transpose()?;
+        let memory = config.cache_memory;
+        Ok(Self(Arc::new(Inner {
             budget: Budget::new(memory),
             tier: Mutex::default(),
             disk,
             store,
-            peers: Peers::new(executor),
+            peers: Peers::new(config.executor, config.security.clone()),
             flights: Flights::default(),
             prefetching: Budget::new(memory / 4),
             garbage: Mutex::default(),
             failing: Mutex::default(),
             work,
-        }))
+        })))
     }
 
     /// Removes all files; their partitions cannot be read any more. Once [`Cache::run`] has ended.
@@ -351,6 +347,15 @@ fn lost(error: Error) -> Error {
     match error.kind {
         Kind::NotFound => Error::new(Kind::Lost, Code::PartitionLost, error.message),
         _ => error,
+    }
+}
+
+#[cfg(test)]
+impl Cache {
+    /// A cache of `memory` bytes, without a disk.
+    pub(crate) fn new(store: Store, executor: fanfold_protocol::ExecutorId, cache_memory: u64) -> Self {
+        let config = Config { executor, cache_memory, ..Config::default() };
+        Self::from_config(&config, store).expect("nothing of it can fail")
     }
 }
 

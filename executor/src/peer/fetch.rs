@@ -6,6 +6,7 @@
 use std::{ops::Range, time::Duration};
 
 use bytes::{Bytes, BytesMut};
+use fanfold_peer::{Client, Pooling, Security, client, reason};
 use fanfold_protocol::{
     Code, Error, Kind,
     value::{Stored, StoredKey},
@@ -16,10 +17,6 @@ use fanfold_store::{
 };
 use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::{TokioExecutor, TokioTimer},
-};
 use tokio::time::timeout;
 
 /// Before the first byte of the answer; after that a peer that lives goes on.
@@ -34,7 +31,7 @@ pub(super) const FOOTER: &str = "fanfold-footer";
 
 /// The client of all peers.
 #[derive(Clone, Debug)]
-pub struct Fetch(Client<HttpConnector, Empty<Bytes>>);
+pub struct Fetch(Client<Empty<Bytes>>);
 
 /// A partition's index and some of its bytes.
 #[derive(Debug)]
@@ -47,16 +44,9 @@ pub struct Fetched {
 
 impl Fetch {
     /// Without connections.
-    pub fn new() -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(PATIENCE));
-        let client = Client::builder(TokioExecutor::new())
-            .pool_max_idle_per_host(IDLE_MAX)
-            .pool_idle_timeout(Duration::from_secs(30))
-            .pool_timer(TokioTimer::new())
-            .build(connector);
-        Self(client)
+    pub fn new(security: Security) -> Self {
+        let pooling = Pooling { connect: PATIENCE, idle_max: IDLE_MAX, idle: Duration::from_secs(30) };
+        Self(client(security, &pooling))
     }
 
     /// The index of a partition and its first `bytes` bytes: all of them, or none.
@@ -114,7 +104,7 @@ impl Fetch {
         let response = timeout(PATIENCE, self.0.request(request))
             .await
             .map_err(|_| unreachable(peer, "it does not answer"))?
-            .map_err(|e| unreachable(peer, &e.to_string()))?;
+            .map_err(|e| unreachable(peer, &reason(&e)))?;
         if response.status() != StatusCode::OK {
             return Err(lost(peer, key, "it does not have it any more"));
         }
@@ -139,12 +129,6 @@ impl Fetch {
         }
         let footer = whole.split_to(length).freeze();
         Ok((footer, whole.freeze()))
-    }
-}
-
-impl Default for Fetch {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

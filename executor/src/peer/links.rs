@@ -204,7 +204,8 @@ async fn run(inner: &Arc<Inner>, owner: &OwnerAddress) -> Result<String, Error> 
         peer: inner.peer.clone(),
         held: inner.executor.held(owner.shard.as_ref().map(ShardName::tag)),
     };
-    let (link, Welcome { shard, epoch, .. }) = dial(&owner.address, &hello).await?;
+    let (link, Welcome { shard, epoch, .. }) =
+        dial(inner.executor.security(), &owner.address, &hello).await?;
     tracing::info!(shard = shard.as_str(), epoch, address = owner.address, "linked to the gateway");
     let (events, outgoing) = mpsc::channel(MESSAGE_QUEUE_MAX);
     let session = Incoming(inner.executor.attach(shard.tag(), events.clone()));

@@ -13,6 +13,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
+use fanfold_peer::Security;
 use fanfold_protocol::{ExecutorId, link::Peer};
 
 pub use fetch::Fetch;
@@ -29,8 +30,8 @@ pub struct Peers {
 
 impl Peers {
     /// Nobody but this executor.
-    pub fn new(here: ExecutorId) -> Self {
-        Self { here, addresses: RwLock::default(), fetch: Fetch::new() }
+    pub fn new(here: ExecutorId, security: Security) -> Self {
+        Self { here, addresses: RwLock::default(), fetch: Fetch::new(security) }
     }
 
     /// This executor.

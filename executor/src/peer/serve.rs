@@ -80,11 +80,11 @@ async fn accept(listener: TcpListener, executor: Executor, stop: CancellationTok
             () = stop.cancelled() => return,
         };
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, from)) => {
                 let (executor, stop) = (executor.clone(), stop.clone());
                 tasks.spawn(async move {
                     tokio::select! {
-                        () = connection(stream, executor) => {}
+                        () = connection(stream, from, executor) => {}
                         () = stop.cancelled() => {}
                     }
                 });
@@ -98,9 +98,11 @@ async fn accept(listener: TcpListener, executor: Executor, stop: CancellationTok
     }
 }
 
-async fn connection(stream: TcpStream, executor: Executor) {
-    // Only latency suffers where the option cannot be set.
-    let _ = stream.set_nodelay(true);
+async fn connection(stream: TcpStream, from: SocketAddr, executor: Executor) {
+    let stream = match executor.security().accept(stream).await {
+        Ok(stream) => stream,
+        Err(error) => return tracing::warn!(%from, %error, "a peer was refused"),
+    };
     let service = service_fn(move |request: Request<Incoming>| {
         let executor = executor.clone();
         async move { Ok::<_, Infallible>(answer(&executor, request).await) }

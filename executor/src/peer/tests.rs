@@ -44,7 +44,7 @@ async fn a_peer_serves_from_memory_and_from_disk() {
     let peer = server.address().to_string();
     // Memory holds one of them.
     let made = [make(&executor, 1).await, make(&executor, 2).await];
-    let fetch = Fetch::new();
+    let fetch = Fetch::new(Security::default());
     for (number, stored) in [1, 2].into_iter().zip(&made) {
         let (data, bytes) = (pattern(number), stored.meta.bytes);
         let whole = fetch.open(&peer, stored, bytes).await.unwrap();

@@ -11,6 +11,7 @@ use std::{
     },
 };
 
+use fanfold_peer::Security;
 use fanfold_protocol::{Digest, ExecutorId, message::Offer};
 
 /// Direct calls per cpu beyond which the next executor is asked first.
@@ -18,7 +19,10 @@ const CALLS_PER_CPU: u32 = 4;
 
 /// A handle to the list; cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Executors(Arc<RwLock<Vec<Arc<Target>>>>);
+pub struct Executors {
+    targets: Arc<RwLock<Vec<Arc<Target>>>>,
+    security: Security,
+}
 
 /// One executor, as the direct lane sees it.
 #[derive(Debug)]
@@ -43,9 +47,19 @@ impl Drop for Calling {
 }
 
 impl Executors {
+    /// None yet; how this process talks to them.
+    pub fn new(security: Security) -> Self {
+        Self { targets: Arc::default(), security }
+    }
+
+    /// How this process talks to them.
+    pub(super) fn security(&self) -> &Security {
+        &self.security
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
+        self.targets.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// Whether there are none.
@@ -56,7 +70,7 @@ impl Executors {
     /// Adds one, or a further link to it: there is one for each shard that this gateway owns.
     pub(super) fn add(&self, offer: &Offer, peer: String) -> Arc<Target> {
         let (executor, cpus) = (offer.executor, (offer.cpu_millis / 1000).max(1));
-        let mut targets = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut targets = self.targets.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = targets.iter().find(|target| target.executor == executor && target.peer == peer)
         {
             known.links.fetch_add(1, Relaxed);
@@ -70,7 +84,7 @@ impl Executors {
 
     /// Removes one with its last link.
     pub(super) fn remove(&self, gone: &Arc<Target>) {
-        let mut targets = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut targets = self.targets.write().unwrap_or_else(PoisonError::into_inner);
         if gone.links.fetch_sub(1, Relaxed) == 1 {
             targets.retain(|target| !Arc::ptr_eq(target, gone));
         }
@@ -78,7 +92,7 @@ impl Executors {
 
     /// The one that should run `version`, of those that are not in `passed_over`.
     pub(super) fn choose(&self, version: Digest, passed_over: &[ExecutorId]) -> Option<Arc<Target>> {
-        let targets = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let targets = self.targets.read().unwrap_or_else(PoisonError::into_inner);
         let left = targets.iter().filter(|target| !passed_over.contains(&target.executor));
         let hasher = BuildHasherDefault::<DefaultHasher>::default();
         let rank = |target: &&Arc<Target>| {

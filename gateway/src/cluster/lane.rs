@@ -12,6 +12,7 @@ use std::{
 };
 
 use bytes::{Buf as _, Bytes, BytesMut};
+use fanfold_peer::{Client, Pooling, client, reason};
 use fanfold_protocol::{
     Code, Digest, Error, Kind,
     direct::{self, Body, DirectLane, Failed, Logs, Reply, Running},
@@ -22,10 +23,6 @@ use http::{HeaderValue, Method, Request, Response, Uri};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::{TokioExecutor, TokioTimer},
-};
 
 use super::{
     Executors,
@@ -43,20 +40,14 @@ const WHOLE_MAX: u64 = 16 << 20;
 /// See the module.
 pub struct RemoteLane {
     executors: Executors,
-    client: Client<HttpConnector, Unsent>,
+    client: Client<Unsent>,
 }
 
 impl RemoteLane {
     /// Over these executors.
     pub fn new(executors: Executors) -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(CONNECT));
-        let client = Client::builder(TokioExecutor::new())
-            .pool_max_idle_per_host(IDLE_MAX)
-            .pool_idle_timeout(Duration::from_secs(60))
-            .pool_timer(TokioTimer::new())
-            .build(connector);
+        let pooling = Pooling { connect: CONNECT, idle_max: IDLE_MAX, idle: Duration::from_secs(60) };
+        let client = client(executors.security().clone(), &pooling);
         Self { executors, client }
     }
 
@@ -78,10 +69,11 @@ impl RemoteLane {
             match self.client.request(request).await {
                 Ok(response) => return Ok((response, calling)),
                 Err(error) if error.is_connect() => {
-                    tracing::warn!(executor = %target.executor, %error, "not reached; trying the next executor");
+                    let why = reason(&error);
+                    tracing::warn!(executor = %target.executor, why, "not reached; trying the next executor");
                     passed_over.push(target.executor);
                 }
-                Err(error) => return Err(broken(&target, &error.to_string())),
+                Err(error) => return Err(broken(&target, &reason(&error))),
             }
         }
         Err(none(passed_over.len()))

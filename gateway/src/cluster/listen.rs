@@ -100,7 +100,7 @@ impl Accept {
     }
 
     async fn link(&self, stream: TcpStream, from: SocketAddr) {
-        match answer(stream).await {
+        match answer(self.executors.security(), stream).await {
             Ok(answered) => match self.wanted(&answered) {
                 Ok(shard) => self.take(answered, shard).await,
                 Err(error) => {

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use fanfold_protocol::{ExecutorId, call::Durability, value::Stored};
+use fanfold_protocol::{call::Durability, value::Stored};
 use fanfold_store::Store;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::*;
 use crate::{
-    Spill,
+    Config, Spill,
     cache::{
         Cache, Partition,
         tests::{MIB, flip_first_byte, read, write},
@@ -31,8 +31,9 @@ impl Bed {
 
     fn below(dir: tempfile::TempDir, bytes: u64) -> Self {
         let store = Store::in_memory();
-        let spill = Spill { dir: dir.path().to_owned(), bytes };
-        let cache = Cache::spilling(store.clone(), ExecutorId(1), 4 * MIB, &spill).unwrap();
+        let spill = Some(Spill { dir: dir.path().to_owned(), bytes });
+        let config = Config { cache_memory: 4 * MIB, spill, ..Config::default() };
+        let cache = Cache::from_config(&config, store.clone()).unwrap();
         let (stop, tracker) = (CancellationToken::new(), TaskTracker::new());
         tracker.spawn(cache.clone().run(|_| None, stop.clone()));
         tracker.close();
