@@ -20,12 +20,21 @@ const ANSWERS_INTERVAL_MS: u64 = 60_000;
 impl Loop {
     /// Looks at everything that is due.
     pub fn keep_house(&mut self) {
+        self.tell_silence();
         self.forget();
         self.expire_answers();
         self.expire_memos();
         self.give_up_waiting();
         self.free(Vec::new());
         self.checkpoint();
+    }
+
+    /// Tells those whose acceptance waits for a store that says nothing. Their jobs run if it is found to be recorded.
+    fn tell_silence(&mut self) {
+        let Some(error) = self.lane.silence() else { return };
+        for accepting in self.accepting.values_mut() {
+            accepting.waiters.drain(..).for_each(|waiter| waiter.refuse(error.clone()));
+        }
     }
 
     /// Forgets ended jobs whose time is over: first their objects go, then their record, so that a crash in between

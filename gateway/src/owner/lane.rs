@@ -20,7 +20,7 @@ use std::{
 };
 
 use fanfold_protocol::{
-    Code, Error, limit,
+    Code, Error, Kind, limit,
     record::{Input, Record},
     value::Output,
 };
@@ -30,6 +30,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// Delay before a failed write is tried again: the disk that was full is looked at twice a second, so that what is
 /// held finishes soon after somebody made room.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
+/// How long a write may take before those who wait for it are told. A store that lives answers in a tenth of it.
+const SILENCE: Duration = Duration::from_secs(3);
 /// Bytes of one write: below the journal's segment size, so that a write is one segment.
 const WRITE_BYTES_MAX: usize = limit::SEGMENT_BYTES_MAX / 2;
 
@@ -65,6 +67,10 @@ pub(super) struct Lane<C> {
     waiting_bytes: usize,
     writing: Option<(Write, Vec<Entry<C>>)>,
     failing: Option<(Error, Pin<Box<Sleep>>)>,
+    /// When the write that is under way began.
+    since: Option<Instant>,
+    /// What is said while that is too long ago.
+    silent: Option<Error>,
     paused: bool,
     checkpoint: Option<Write>,
 }
@@ -77,6 +83,8 @@ impl<C> Lane<C> {
             waiting_bytes: 0,
             writing: None,
             failing: None,
+            since: None,
+            silent: None,
             paused: false,
             checkpoint: None,
         }
@@ -99,7 +107,24 @@ impl<C> Lane<C> {
 
     /// Why nothing can be acknowledged now, if so.
     pub fn refusal(&self) -> Option<&Error> {
-        self.failing.as_ref().map(|(error, _)| error)
+        self.failing.as_ref().map(|(error, _)| error).or(self.silent.as_ref())
+    }
+
+    /// What to tell those who wait for the write that is under way, if it takes so long that nobody should. It may still
+    /// succeed; until it ends, nothing is acknowledged.
+    pub fn silence(&mut self) -> Option<&Error> {
+        let long = self.since.is_some_and(|since| since.elapsed() >= SILENCE);
+        if long && self.silent.is_none() {
+            let why = "the journal's store does not answer, and it is not known whether this is recorded: ask again with the \
+                       same Idempotency-Key, which makes that safe";
+            let error = Error::new(Kind::Platform, Code::Storage, why).retryable(true);
+            tracing::warn!(
+                waiting = self.len(),
+                "the journal's store does not answer; nothing is acknowledged until it does"
+            );
+            self.silent = Some(error);
+        }
+        self.silent.as_ref()
     }
 
     /// Whether whoever adds records should pause until some are written.
@@ -192,11 +217,13 @@ impl<C> Lane<C> {
         let records = entries.iter().flat_map(|entry| std::iter::once(&entry.record).chain(&entry.more));
         let records: Vec<Record> = records.cloned().collect();
         let journal = self.journal.clone();
+        self.since = Some(Instant::now());
         self.writing = Some((Box::pin(async move { journal.append_all(records).await }), entries));
         true
     }
 
     fn complete(&mut self, result: Result<(), Error>, entries: Vec<Entry<C>>) -> Written<C> {
+        (self.since, self.silent) = (None, None);
         let Err(error) = result else {
             self.failing = None;
             return Written::Durable(entries);

@@ -75,6 +75,31 @@ async fn a_lost_answer_of_the_store_loses_no_job() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_long_for_a_store_that_says_nothing() {
+    let f = function("f");
+    let (store, faults) = faulty_memory();
+    let bed = Bed::over(store, &[&f]).await;
+    faults.always(Operation::Put, "log/", Fault::Held);
+    let new = || keyed(job(&f, "echo", "a"), "key");
+    for _ in 0..2 {
+        let error = bed.owner.accept(new()).await.unwrap_err();
+        assert_eq!((error.code, error.retryable), (Code::Storage, true));
+        assert!(error.message.contains("does not answer"), "{error}");
+    }
+    assert!(bed.owner.accept(job(&f, "echo", "b")).await.is_err(), "nothing is acknowledged meanwhile");
+    faults.clear();
+    faults.release(1);
+    let id = loop {
+        match bed.owner.accept(new()).await {
+            Ok(id) => break id,
+            Err(_) => tokio::task::yield_now().await,
+        }
+    };
+    assert_eq!(bed.ended(id).await.state, State::Succeeded, "it was recorded after all, and once");
+    assert_eq!(bed.owner.list(None, 10, false).await.unwrap().items.len(), 1);
+}
+
 #[tokio::test]
 async fn a_replaced_owner_stops_at_once() {
     let f = function("f");
