@@ -60,6 +60,11 @@ async fn what_is_wrong_is_said() {
         let endpoint = options.endpoint.unwrap();
         assert!([place, &endpoint, words].iter().all(|part| message.contains(part)), "{message}");
     }
+    for no_url in ["", "127.0.0.1:9000", "http://"] {
+        let options = S3Options { endpoint: Some(no_url.to_owned()), ..right.clone() };
+        let refused = open("s3://fanfold", &options).await.unwrap_err();
+        assert!(refused.kind == Kind::Invalid && refused.message.contains("is no URL"), "{refused}");
+    }
 }
 
 #[tokio::test]

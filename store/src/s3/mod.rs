@@ -86,6 +86,12 @@ pub(crate) struct Remote {
     pub(crate) region: String,
 }
 
+/// Whether it has a scheme and a host; the client panics where it has not.
+fn is_url(endpoint: &str) -> bool {
+    let rest = endpoint.strip_prefix("http://").or_else(|| endpoint.strip_prefix("https://"));
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/') && !rest.contains(char::is_whitespace))
+}
+
 impl Remote {
     /// Decides how to reach a bucket. Asks nobody.
     pub(crate) fn new(bucket: &Bucket, options: &S3Options) -> Result<Self, Error> {
@@ -106,6 +112,12 @@ impl Remote {
         }
         let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint);
         let region = builder.get_config_value(&AmazonS3ConfigKey::Region);
+        if let Some(endpoint) = endpoint.as_deref().filter(|endpoint| !is_url(endpoint)) {
+            let shown = endpoint.escape_debug();
+            return Err(Error::invalid(format!(
+                "the endpoint `{shown}` is no URL: give AWS_ENDPOINT_URL or --endpoint as http://HOST:PORT, or unset it for AWS"
+            )));
+        }
         let plain = endpoint.as_deref().is_some_and(|endpoint| endpoint.starts_with("http://"));
         let http = ClientOptions::new()
             .with_allow_http(plain)
