@@ -86,7 +86,13 @@ impl Bench {
     fn new(recorded: bool) -> Self {
         let mut scheduler = Scheduler::new(1);
         let mut out = Vec::new();
-        let offer = Offer { executor: EXECUTOR, cpu_millis: 4000, memory: 1 << 40, gpu: 0, custom: Default::default() };
+        let offer = Offer {
+            executor: EXECUTOR,
+            cpu_millis: 4000,
+            memory: 1 << 40,
+            gpu: 0,
+            custom: Default::default(),
+        };
         scheduler.step(0, Event::ExecutorJoined { offer, held: Vec::new() }, &mut out);
         let job = JobId(uuid::Uuid::from_u128(1));
         let root = TaskId::root(job);
