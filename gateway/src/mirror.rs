@@ -41,7 +41,7 @@ impl Mirror {
         told.map(|json| serde_json::from_slice(&json).map_err(|e| unreadable(job, e))).transpose()
     }
 
-    /// The output of a job that succeeded, as [`crate::Owner::output`] gives it. `None`: nothing is known of it.
+    /// The output of a job that succeeded, as [`crate::owner::Owner::output`] gives it. `None`: nothing is known of it.
     ///
     /// # Errors
     /// `conflict` / `not-finished`, retryable, while it has not ended; the job's own error where it failed; `lost`; those
