@@ -46,10 +46,22 @@ pub struct Args {
     #[arg(long)]
     advertise: Option<String>,
     /// Where other gateways reach this one, as http://HOST:PORT [default: --listen]
-    #[arg(long)]
+    #[arg(long, value_name = "URL", value_parser = base_url)]
     advertise_url: Option<String>,
     #[command(flatten)]
     access: Access,
+}
+
+/// `http://HOST:PORT`.
+fn base_url(text: &str) -> Result<String, String> {
+    let authority = text.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
+    let parts = authority.and_then(|authority| authority.rsplit_once(':'));
+    match parts {
+        Some((host, port)) if !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok() => {
+            Ok(format!("http://{host}:{port}"))
+        }
+        _ => Err("write http://HOST:PORT, as in http://10.0.0.1:7070".to_owned()),
+    }
 }
 
 /// Runs a gateway until it is told to stop.
@@ -106,7 +118,7 @@ async fn start(args: &Args, token: Option<String>, out: Output) -> Result<Gatewa
     let peer = advertised(args.advertise.as_ref(), peer, "--advertise HOST:PORT")?;
     let here = gateway.local_addr();
     let url = match &args.advertise_url {
-        Some(url) => url.trim_end_matches('/').to_owned(),
+        Some(url) => url.clone(),
         // Alone, nobody needs to reach it but its clients, who know where it is.
         None if args.common.redis.is_none() => format!("http://{here}"),
         None => format!("http://{}", advertised(None, here, "--advertise-url http://HOST:PORT")?),
@@ -137,4 +149,19 @@ async fn be_alone(members: &Members, name: &ShardName) -> Result<(), Failure> {
         format!("a gateway called {} runs at {url}", name.as_str()),
         "give this one another --name, or stop that one first",
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_url_has_a_host_and_a_port() {
+        assert_eq!(base_url("http://10.0.0.1:7070/").unwrap(), "http://10.0.0.1:7070");
+        assert_eq!(base_url("http://[::1]:80").unwrap(), "http://[::1]:80");
+        for bad in ["10.0.0.1:7070", "https://h:1", "http://h", "http://:1", "http://h:x", "http://h/p:1", ""]
+        {
+            assert!(base_url(bad).is_err(), "{bad}");
+        }
+    }
 }

@@ -6,6 +6,7 @@
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use fanfold_peer::{Client, Pooling, Security, client, reason};
 use fanfold_protocol::{
     Code, Error, JobId, Kind, PartitionId, cluster::Member, direct::Body, link::ShardTag,
 };
@@ -13,10 +14,6 @@ use fanfold_store::members::View;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, header, uri::PathAndQuery};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::{TokioExecutor, TokioTimer},
-};
 use tokio::sync::watch;
 
 use super::others::{Others, gateways};
@@ -27,25 +24,21 @@ const FORWARDED: HeaderName = HeaderName::from_static("fanfold-forwarded");
 /// On requests between gateways: the entry of the log of functions that must be known before it is answered.
 const REGISTRY: HeaderName = HeaderName::from_static("fanfold-registry");
 const CONNECT: Duration = Duration::from_secs(2);
+/// Idle connections kept per gateway.
+const IDLE_MAX: usize = 64;
+/// Bytes of another gateway's page of a list.
+const PAGE_BYTES_MAX: u64 = 64 << 20;
 /// How long a deploy waits for other gateways to know of it. Those that do not answer look by themselves twice a second.
 const TELL: Duration = Duration::from_secs(2);
 /// Asks for little and needs a token: how other gateways are told of a deploy.
 const TELL_PATH: &str = "/v1/functions?limit=1";
 
-/// A client for requests between gateways.
-pub(super) struct Forwarder(Client<HttpConnector, Body>);
-
-impl Forwarder {
-    pub(super) fn new() -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(CONNECT));
-        let client = Client::builder(TokioExecutor::new())
-            .pool_idle_timeout(Duration::from_secs(60))
-            .pool_timer(TokioTimer::new())
-            .build(connector);
-        Self(client)
-    }
+/// A client for requests to other gateways' REST addresses, which have no TLS.
+pub(super) fn forwarder() -> Client<Body> {
+    client(
+        Security::default(),
+        &Pooling { connect: CONNECT, idle_max: IDLE_MAX, idle: Duration::from_secs(60) },
+    )
 }
 
 /// The shard whose owner must answer a request, where that is not this gateway.
@@ -121,16 +114,16 @@ pub(crate) async fn pass_on(
     mark(&mut parts.headers, shared.registry.seq());
     let (name, mut gone) = (to.name, Box::pin(gone(others.view(), to.id)));
     let answered = tokio::select! {
-        answered = others.forwarder.0.request(Request::from_parts(parts, body)) => answered,
+        answered = others.forwarder.request(Request::from_parts(parts, body)) => answered,
         () = &mut gone => return Err(went_away(&name)),
     };
-    let (mut head, incoming) = answered.map_err(|e| not_reached(&name, &e))?.into_parts();
+    let (mut head, incoming) = answered.map_err(|e| not_reached(&name, &reason(&e)))?.into_parts();
     super::hop_by_hop(&mut head.headers);
     let body = axum::body::Body::from_stream(Answer { incoming, gone, name }.into_stream());
     Ok(Response::from_parts(head, body))
 }
 
-/// What others answer to the same question, each for itself.
+/// What others answer to the same question, each for itself, in at most [`PAGE_BYTES_MAX`].
 ///
 /// # Errors
 /// As [`pass_on`], of the first that fails.
@@ -139,7 +132,6 @@ pub(super) async fn ask_all(
     others: &Others,
     uri: &Uri,
     headers: &HeaderMap,
-    bytes_max: u64,
 ) -> Result<Vec<Bytes>, Error> {
     let asked = others.gateways().into_iter().map(async |to| {
         let mut request = Request::new(body::empty());
@@ -153,7 +145,7 @@ pub(super) async fn ask_all(
             let why = format!("gateway `{name}` answered {}", response.status());
             return Err(Error::new(Kind::Overloaded, Code::Unreachable, why).retryable(true));
         }
-        body::collect(response.into_body(), bytes_max).await
+        body::collect(response.into_body(), PAGE_BYTES_MAX).await
     });
     futures::future::try_join_all(asked).await
 }
@@ -168,7 +160,7 @@ pub(crate) async fn tell_changed(shared: &Shared) {
         headers.insert(header::AUTHORIZATION, value);
     }
     let uri = Uri::from_static(TELL_PATH);
-    let told = ask_all(shared, others, &uri, &headers, u64::MAX);
+    let told = ask_all(shared, others, &uri, &headers);
     match tokio::time::timeout(TELL, told).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => tracing::debug!(%error, "another gateway will see the change by itself"),
@@ -235,8 +227,8 @@ fn went_away(name: &str) -> Error {
     Error::new(Kind::Overloaded, Code::Unreachable, why).retryable(true)
 }
 
-fn not_reached(name: &str, error: &hyper_util::client::legacy::Error) -> Error {
-    let why = format!("gateway `{name}`, which has what was asked for, is not reached: {error}; ask again");
+fn not_reached(name: &str, why: &str) -> Error {
+    let why = format!("gateway `{name}`, which has what was asked for, is not reached: {why}; ask again");
     Error::new(Kind::Overloaded, Code::Unreachable, why).retryable(true)
 }
 

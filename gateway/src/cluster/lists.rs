@@ -10,9 +10,6 @@ use serde::de::DeserializeOwned;
 use super::{forward, others::without_owner};
 use crate::shared::Shared;
 
-/// Bytes of another gateway's page.
-const PAGE_BYTES_MAX: u64 = 64 << 20;
-
 /// What is listed, newest first.
 pub(crate) trait Entry: DeserializeOwned {
     fn id(&self) -> JobId;
@@ -48,7 +45,7 @@ pub(crate) async fn whole<T: Entry>(
         if let Some((_, name)) = others.shards().into_iter().find(|(tag, _)| absent(tag)) {
             return Err(without_owner(&name));
         }
-        for page in forward::ask_all(shared, others, uri, headers, PAGE_BYTES_MAX).await? {
+        for page in forward::ask_all(shared, others, uri, headers).await? {
             let page = serde_json::from_slice(&page);
             pages.push(page.map_err(|e| Error::internal(format!("another gateway's list is no list: {e}")))?);
         }

@@ -5,9 +5,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
+use fanfold_peer::Client;
 use fanfold_protocol::{
     Code, Error, Kind,
     cluster::{Member, Role, ShardLease},
+    direct::Body,
     link::{PROTOCOL, ShardName, ShardTag},
 };
 use fanfold_store::{
@@ -16,7 +18,7 @@ use fanfold_store::{
 };
 use tokio::{sync::watch, time::Instant};
 
-use super::forward::Forwarder;
+use super::forward::forwarder;
 
 /// The question in the store which shard keeps what belongs to idempotency keys.
 const KEYS: &str = "idempotency-keys";
@@ -35,7 +37,8 @@ pub(crate) struct Others {
     announced: Mutex<Option<Announcement>>,
     /// When the last look in the store began which shards exist.
     looked: tokio::sync::Mutex<Option<Instant>>,
-    pub(super) forwarder: Forwarder,
+    /// The way to them.
+    pub(super) forwarder: Client<Body>,
 }
 
 impl Others {
@@ -53,7 +56,7 @@ impl Others {
             keys: ShardTag::of(&keys),
             announced: Mutex::default(),
             looked: tokio::sync::Mutex::default(),
-            forwarder: Forwarder::new(),
+            forwarder: forwarder(),
         };
         others.list_shards(store).await?;
         Ok(others)

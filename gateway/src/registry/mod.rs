@@ -100,13 +100,7 @@ impl Registry {
     /// # Errors
     /// As for [`Registry::callable`]; `platform` where it cannot be looked.
     pub async fn find(&self, name: &str, selector: Option<&str>) -> Result<Arc<Callable>, Error> {
-        match self.callable(name, selector) {
-            Err(error) if self.may_be_behind(&error) => {
-                self.look().await?;
-                self.callable(name, selector)
-            }
-            found => found,
-        }
+        self.looking(|catalog| catalog.callable(name, selector)).await
     }
 
     /// A version by its digest, also after its function was removed: accepted jobs still run it.
@@ -153,18 +147,21 @@ impl Registry {
     /// # Errors
     /// `not-found` / `function`; `platform` where it cannot be looked.
     pub async fn function(&self, name: &FunctionName) -> Result<Arc<Function>, Error> {
-        let known = || self.shared.catalog.load().function(name.as_str());
-        match known() {
-            Err(error) if self.may_be_behind(&error) => {
+        self.looking(|catalog| catalog.function(name.as_str())).await
+    }
+
+    /// What is in the catalog; what is not may be in the log, where others append to it.
+    async fn looking<T>(&self, find: impl Fn(&Catalog) -> Result<T, Error>) -> Result<T, Error> {
+        let behind =
+            |error: &Error| self.shared.followed && matches!(error.code, Code::Function | Code::Version);
+        let found = find(&self.shared.catalog.load());
+        match found {
+            Err(error) if behind(&error) => {
                 self.look().await?;
-                known()
+                find(&self.shared.catalog.load())
             }
             found => found,
         }
-    }
-
-    fn may_be_behind(&self, error: &Error) -> bool {
-        self.shared.followed && matches!(error.code, Code::Function | Code::Version)
     }
 
     async fn ask<T>(
