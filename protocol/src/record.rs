@@ -213,7 +213,7 @@ pub struct Committed {
     pub attempt: AttemptId,
     /// The driver that called it; `None`: the root.
     pub parent: Option<TaskId>,
-    /// [`crate::call::TaskSpec::fingerprint`]: a replayed driver must make the same call.
+    /// [`crate::call::Terms::fingerprint`]: a replayed driver must make the same call.
     pub fingerprint: Digest,
     /// One per output.
     pub outputs: Vec<Output>,

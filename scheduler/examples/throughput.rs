@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use fanfold_protocol::{
     AttemptId, Digest, ExecutorId, JobId, PartitionId, TaskId,
-    call::{Durability, Placement, TaskSpec},
+    call::{Durability, Placement, TaskSpec, Terms},
     message::{FromExecutor, Offer, ToExecutor, Usage},
     value::{Output, Value},
 };
@@ -183,12 +183,9 @@ impl Bench {
 }
 
 fn spec(id: TaskId, parent: Option<TaskId>, cpu_millis: u32) -> TaskSpec {
-    TaskSpec {
-        id,
-        parent,
+    let terms = Terms {
         version: Digest([7; 32]),
         entry: "noop".to_owned(),
-        args: vec![Value::Inline(Bytes::from_static(b"0123456789").into())],
         outputs: 1,
         generator: false,
         cpu_millis: cpu_millis.max(1000),
@@ -204,5 +201,6 @@ fn spec(id: TaskId, parent: Option<TaskId>, cpu_millis: u32) -> TaskSpec {
         deterministic: true,
         durability: Durability::Lazy,
         memo: false,
-    }
+    };
+    TaskSpec { id, parent, args: vec![Value::Inline(Bytes::from_static(b"0123456789").into())], terms }
 }

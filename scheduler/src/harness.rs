@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use bytes::Bytes;
 use fanfold_protocol::{
     AttemptId, Code, Digest, Error, ExecutorId, JobId, Kind, PartitionId, TaskId,
-    call::{Durability, Placement, TaskSpec},
+    call::{Durability, Placement, TaskSpec, Terms},
     custom::Custom,
     link::Held,
     message::{FromExecutor, Offer, Usage},
@@ -278,12 +278,9 @@ impl World {
 
     fn spec(&self, id: TaskId, parent: Option<TaskId>, rest: &[&str]) -> TaskSpec {
         let memory = option(rest, "mem").unwrap_or(100) * MIB;
-        TaskSpec {
-            id,
-            parent,
+        let terms = Terms {
             version: Digest([7; 32]),
             entry: option::<String>(rest, "entry").unwrap_or_default(),
-            args: self.parts(rest).into_iter().map(Value::Partition).collect(),
             outputs: option(rest, "outs").unwrap_or(1) * u32::from(!rest.contains(&"generator")),
             generator: rest.contains(&"generator"),
             cpu_millis: option(rest, "cpu").map_or(1000, |cpu: u32| cpu * 1000),
@@ -299,7 +296,9 @@ impl World {
             deterministic: !rest.contains(&"random"),
             durability: if rest.contains(&"fleeting") { Durability::None } else { Durability::Lazy },
             memo: rest.contains(&"memo"),
-        }
+        };
+        let args = self.parts(rest).into_iter().map(Value::Partition).collect();
+        TaskSpec { id, parent, args, terms }
     }
 
     fn placement(&self, rest: &[&str]) -> Placement {

@@ -8,6 +8,7 @@ use crate::{
     Replay,
     backup::Pace,
     slab::{ClassIx, TaskIx},
+    spec::Shared,
     timer::TimerKey,
 };
 
@@ -29,6 +30,8 @@ pub(crate) struct Job {
     pub stages: Vec<(String, Stage)>,
     /// Versions that its tasks run, in the order of the first call.
     pub versions: Vec<Digest>,
+    /// What its tasks have in common.
+    pub terms: Shared,
     pub usage: Usage,
     /// Tasks called so far.
     pub tasks: u64,
@@ -121,6 +124,7 @@ impl Job {
             replay,
             stages: Vec::new(),
             versions: Vec::new(),
+            terms: Shared::default(),
             usage: Usage::default(),
             tasks: 0,
             open: 0,

@@ -69,7 +69,7 @@ impl Trace {
                 Event::Submitted { attempt, task, spec } => {
                     let _ = write!(line, "{} calls {}", show.attempt(*attempt), show.task(*task));
                     if let Ok(spec) = spec.as_ref() {
-                        let _ = write!(line, " = program {} {}", spec.entry, show.values(&spec.args));
+                        let _ = write!(line, " = program {} {}", spec.terms.entry, show.values(&spec.args));
                     }
                 }
                 Event::From { executor, message } => {
