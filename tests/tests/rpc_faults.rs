@@ -27,12 +27,8 @@ const CHECKS: &[&str] = &[
 ];
 
 /// Messages of that job.
-const FROM_EXECUTOR: &[&str] =
-    &["Submit", "Wait", "Next", "Yield", "Put", "Drop", "Cancel", "Durable", "Finished"];
+const FROM_EXECUTOR: &[&str] = &["Submit", "Wait", "Next", "Yield", "Put", "Drop", "Cancel", "Finished"];
 const TO_EXECUTOR: &[&str] = &["Run", "Stop", "Woken", "Next", "MayYield", "Free"];
-
-/// A graph of a second or two, long enough for copies of its partitions to reach the object store meanwhile.
-const GRAPH: &str = r#"{"layers": 8, "width": 8, "rounds": 4}"#;
 
 struct Setting {
     cluster: Cluster,
@@ -40,9 +36,8 @@ struct Setting {
     proxy: RpcProxy,
     _executor: Platform,
     history: History,
-    /// A job with every host call, and a graph, each with its undisturbed answer.
-    checks: Call,
-    graph: Call,
+    /// The job, with its undisturbed answer.
+    job: Call,
 }
 
 impl Setting {
@@ -54,10 +49,13 @@ impl Setting {
         let far = Start { gateway: Some(&address), args: &["--slots", "2"], ..Start::default() };
         let executor = cluster.executor_with("far", far);
         joined(&gateway, 1).await;
-        let checks = undisturbed(&gateway, "conformance", &json!({ "only": CHECKS }).to_string()).await;
-        assert!(checks.expected.ends_with(br#""failed":[]}"#), "{:?}", checks.expected);
-        let graph = undisturbed(&gateway, "layers", GRAPH).await;
-        Self { cluster, gateway, proxy, _executor: executor, history: History::new(), checks, graph }
+        gateway.deploy("conformance").await.expect(201);
+        let input = json!({ "only": CHECKS }).to_string();
+        let answer = gateway.post("/function/conformance", input.clone()).await.expect(200);
+        assert_eq!(answer.json()["failed"], json!([]), "{}", answer.text());
+        let (input, expected) = (input.into(), answer.body);
+        let job = Call { function: "conformance", key: String::new(), input, expected };
+        Self { cluster, gateway, proxy, _executor: executor, history: History::new(), job }
     }
 
     /// Runs a job that has such a message while this happens.
@@ -65,18 +63,11 @@ impl Setting {
         let key = format!("{kind} {moment:?}");
         println!("losing {key}");
         self.proxy.arm(Fault { kind, moment });
-        let job = if kind == "Durable" { &self.graph } else { &self.checks };
-        self.history.submit(&self.gateway, &Call { key: key.clone(), ..job.clone() }).await;
+        self.history.submit(&self.gateway, &Call { key: key.clone(), ..self.job.clone() }).await;
         let found = self.history.check(&self.gateway).await;
         assert_eq!((found.succeeded, found.dead), (self.history.len(), 0), "{key}");
         assert!(!self.proxy.disarm(), "no message to lose: {key}");
     }
-}
-
-async fn undisturbed(gateway: &Platform, function: &'static str, input: &str) -> Call {
-    gateway.deploy(function).await.expect(201);
-    let expected = gateway.post(&format!("/function/{function}"), input.to_owned()).await.expect(200).body;
-    Call { function, key: String::new(), input: input.to_owned().into(), expected }
 }
 
 async fn all_are_lost(kinds: &[&'static str]) {
@@ -109,11 +100,11 @@ const _: fn(&FromExecutor) = |message| match message {
     | FromExecutor::Put { .. }
     | FromExecutor::Drop { .. }
     | FromExecutor::Cancel { .. }
-    | FromExecutor::Durable(_)
     | FromExecutor::Finished { .. } => {}
-    // Says that a copy is gone: `recovery.rs` deletes copies. Lines of a log may be lost with their executor. The others are
+    // Say that a copy has come or is gone: `recovery.rs` deletes copies, and has executors die with theirs. Lines of a log may be lost with their executor. The others are
     // said by executors that are asked to change or to go.
-    FromExecutor::Lost { .. }
+    FromExecutor::Durable(_)
+    | FromExecutor::Lost { .. }
     | FromExecutor::Logs { .. }
     | FromExecutor::Offer(_)
     | FromExecutor::Leaving
