@@ -2,7 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use fanfold_protocol::{Digest, JobId, message::Usage, record::Committed, rest::Stage};
+use fanfold_protocol::{
+    Digest, JobId,
+    message::{Spent, Usage},
+    record::Committed,
+    rest::Stage,
+};
 
 use crate::{
     Replay,
@@ -30,6 +35,7 @@ pub(crate) struct Job {
     /// Versions that its tasks run, in the order of the first call.
     pub versions: Vec<Digest>,
     pub usage: Usage,
+    pub spent: Spent,
     /// Tasks called so far.
     pub tasks: u64,
     /// Of these, not settled.
@@ -122,6 +128,7 @@ impl Job {
             stages: Vec::new(),
             versions: Vec::new(),
             usage: Usage::default(),
+            spent: Spent::default(),
             tasks: 0,
             open: 0,
             running: 0,
