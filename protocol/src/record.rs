@@ -9,8 +9,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttemptId, Digest, Error, FunctionName, JobId, PartitionId, TaskId, function::FunctionVersion,
-    message::Usage, value::Output, value::Payload,
+    AttemptId, Digest, Error, FunctionName, JobId, PartitionId, TaskId,
+    function::FunctionVersion,
+    message::{Spent, Usage},
+    value::{Output, Payload},
 };
 
 /// One entry. Times are Unix milliseconds.
@@ -107,6 +109,9 @@ pub enum Record {
         result: Result<Vec<Output>, Error>,
         /// Sums over all attempts.
         usage: Usage,
+        /// What else its bill counts.
+        #[serde(default)]
+        spent: Spent,
         /// Tasks of the job, the root included.
         tasks: u64,
     },

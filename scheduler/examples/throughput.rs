@@ -13,7 +13,7 @@ use bytes::Bytes;
 use fanfold_protocol::{
     AttemptId, Digest, ExecutorId, JobId, PartitionId, TaskId,
     call::{Durability, Placement, TaskSpec, Terms},
-    message::{FromExecutor, Offer, ToExecutor, Usage},
+    message::{FromExecutor, Offer, Spent, ToExecutor, Usage},
     value::{Output, Value},
 };
 use fanfold_scheduler::{Command, Event, JobStart, Replay, Scheduler};
@@ -132,8 +132,8 @@ impl Bench {
 
     fn finish(&mut self, attempt: AttemptId) {
         let result = Ok(vec![Output::Inline(Bytes::new().into())]);
-        let (usage, logs) = (Usage::default(), Bytes::new());
-        self.from(FromExecutor::Finished { attempt, result, usage, logs });
+        let (usage, spent, logs) = (Usage::default(), Spent::default(), Bytes::new());
+        self.from(FromExecutor::Finished { attempt, result, usage, spent, logs });
     }
 
     fn wait(&mut self, wait: u64, on: Vec<PartitionId>) {

@@ -14,7 +14,7 @@ use fanfold_protocol::{
     call::{Durability, Placement, TaskSpec, Terms},
     custom::Custom,
     link::Held,
-    message::{FromExecutor, Offer, Usage},
+    message::{FromExecutor, Offer, Spent, Usage},
     record::Record,
     value::{Output, PartitionMeta, Payload, Stored, StoredKey, Value},
 };
@@ -248,7 +248,8 @@ impl World {
 
     fn finished(&self, task: TaskId, result: Result<Vec<Output>, Error>) -> FromExecutor {
         let attempt = self.attempts[&task].0;
-        FromExecutor::Finished { attempt, result, usage: Usage::default(), logs: Bytes::new() }
+        let (usage, spent, logs) = (Usage::default(), Spent::default(), Bytes::new());
+        FromExecutor::Finished { attempt, result, usage, spent, logs }
     }
 
     fn job(&mut self, rest: &[&str]) -> Event {

@@ -2,7 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use fanfold_protocol::{Digest, JobId, message::Usage, record::Committed, rest::Stage};
+use fanfold_protocol::{
+    Digest, JobId,
+    message::{Spent, Usage},
+    record::Committed,
+    rest::Stage,
+};
 
 use crate::{
     Replay,
@@ -33,6 +38,7 @@ pub(crate) struct Job {
     /// What its tasks have in common.
     pub terms: Shared,
     pub usage: Usage,
+    pub spent: Spent,
     /// Tasks called so far.
     pub tasks: u64,
     /// Of these, not settled.
@@ -126,6 +132,7 @@ impl Job {
             versions: Vec::new(),
             terms: Shared::default(),
             usage: Usage::default(),
+            spent: Spent::default(),
             tasks: 0,
             open: 0,
             running: 0,

@@ -25,6 +25,7 @@ use super::{
     bindings::fanfold::function::types,
     convert,
     futures::{self, Futures, Origin},
+    object_writer::ObjectWriter,
     outputs::Outputs,
     owner::Owner,
     reader::Reader,
@@ -88,6 +89,8 @@ pub struct TaskHost {
     pub(super) generators: Slab<Generator>,
     pub(super) readers: Slab<Box<Reader>>,
     pub(super) writers: Slab<Box<Writer>>,
+    /// Each is taken out while it writes.
+    pub(super) object_writers: Slab<Option<Box<ObjectWriter>>>,
     pub(super) outputs: Outputs,
     /// Calls made so far: the index of the next one.
     pub(super) calls: u64,
@@ -120,6 +123,7 @@ impl TaskHost {
             generators: Slab::new(),
             readers: Slab::new(),
             writers: Slab::new(),
+            object_writers: Slab::new(),
             outputs: Outputs::default(),
             calls: 0,
             pending: VecDeque::new(),

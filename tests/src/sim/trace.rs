@@ -208,6 +208,7 @@ impl Show<'_> {
                 format!("{} lost {}", self.attempt(*attempt), self.key(*key))
             }
             FromExecutor::Durable(key) => format!("durable {}", self.key(*key)),
+            FromExecutor::Spent { spent, .. } => format!("spent {:?}", spent.requests),
             FromExecutor::Logs { attempt, .. } => format!("{} logs", self.attempt(*attempt)),
             FromExecutor::Offer(offer) => format!("offers {} cpu, {} memory", offer.cpu_millis, offer.memory),
             FromExecutor::Leaving => "is leaving".to_owned(),
