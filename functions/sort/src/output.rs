@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use fanfold::{Result, objects};
-use fanfold_shuffle::kernel::record::{CHUNK_BYTES, Record};
+use fanfold_shuffle::kernel::record::{Chunk, Record};
 use serde::{Deserialize, Serialize};
 
 /// An object of the output.
@@ -20,7 +20,7 @@ pub struct Part {
 /// A part that is being written. Memory: one chunk.
 pub struct PartWriter {
     object: objects::ObjectWriter,
-    chunk: Vec<u8>,
+    chunk: Chunk,
     part: Part,
 }
 
@@ -33,7 +33,7 @@ impl PartWriter {
         let key = format!("{prefix}part-{reducer:05}");
         Ok(Self {
             object: objects::create(&key)?,
-            chunk: Vec::with_capacity(CHUNK_BYTES),
+            chunk: Chunk::default(),
             part: Part { key, records: 0, checksum: checksum.then_some(0) },
         })
     }
@@ -44,10 +44,10 @@ impl PartWriter {
     /// Those of writing.
     #[inline]
     pub fn push(&mut self, record: &Record) -> Result<()> {
-        if self.chunk.len() == CHUNK_BYTES {
+        if self.chunk.is_full() {
             self.flush()?;
         }
-        self.chunk.extend_from_slice(record);
+        self.chunk.push(record);
         if let Some(checksum) = &mut self.part.checksum {
             *checksum += u64::from(crc32fast::hash(record));
         }
@@ -65,8 +65,8 @@ impl PartWriter {
     }
 
     fn flush(&mut self) -> Result<()> {
-        self.part.records += (self.chunk.len() / size_of::<Record>()) as u64;
-        self.object.write_all(&self.chunk)?;
+        self.part.records += self.chunk.records() as u64;
+        self.object.write_all(self.chunk.bytes())?;
         self.chunk.clear();
         Ok(())
     }

@@ -8,7 +8,7 @@ use fanfold_shuffle::{
     Blocks, Column, Columns, Exchange, Stream,
     kernel::{
         merge::{self, Run},
-        record::{CHUNK_BYTES, RECORD_BYTES, Record, key},
+        record::{CHUNK_BYTES, Chunk, RECORD_BYTES, Record, key},
         sort::Sorter,
     },
     partition::Ranges,
@@ -24,7 +24,7 @@ use crate::{
 const BUFFERS_BYTES: usize = 16 << 20;
 /// Bytes of one run's buffer at least: reading less at a time costs more than it saves.
 const BUFFER_BYTES_MIN: usize = 64_000;
-const _: () = assert!(BUFFER_BYTES_MIN % RECORD_BYTES == 0);
+const _: () = assert!(BUFFER_BYTES_MIN.is_multiple_of(RECORD_BYTES));
 
 /// See the module.
 pub struct Runs {
@@ -77,31 +77,31 @@ impl Exchange for Runs {
 struct Block<'a> {
     out: &'a mut Blocks,
     column: u32,
-    bytes: Vec<u8>,
+    chunk: Chunk,
 }
 
 impl<'a> Block<'a> {
     fn new(out: &'a mut Blocks) -> Self {
-        Self { column: out.columns().start, out, bytes: Vec::with_capacity(CHUNK_BYTES) }
+        Self { column: out.columns().start, out, chunk: Chunk::default() }
     }
 
     #[inline]
     fn push(&mut self, column: u32, record: &Record) -> Result<()> {
-        if column != self.column || self.bytes.len() == CHUNK_BYTES {
+        if column != self.column || self.chunk.is_full() {
             self.flush()?;
             self.column = column;
         }
-        self.bytes.extend_from_slice(record);
+        self.chunk.push(record);
         Ok(())
     }
 
     fn flush(&mut self) -> Result<()> {
-        if self.bytes.is_empty() {
+        if self.chunk.records() == 0 {
             return Ok(());
         }
-        self.out.write(self.column, &self.bytes)?;
-        self.out.gave((self.bytes.len() / RECORD_BYTES) as u64);
-        self.bytes.clear();
+        self.out.write(self.column, self.chunk.bytes())?;
+        self.out.gave(self.chunk.records() as u64);
+        self.chunk.clear();
         Ok(())
     }
 
