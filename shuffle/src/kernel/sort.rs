@@ -10,7 +10,7 @@ use fanfold::Result;
 use super::record::{CHUNK_BYTES, RECORD_BYTES, Record, prefix, records, tail};
 
 /// Groups of the radix pass, as a power of two: their counters stay in the first-level cache.
-const RADIX_BITS_MAX: u32 = 12;
+const RADIX_BITS_MAX: u32 = 13;
 /// Groups up to this size are sorted by insertion.
 const INSERTION_MAX: usize = 20;
 /// Bits of an entry's position that count records within a chunk: as many as a chunk has.
@@ -50,6 +50,8 @@ pub struct Sorter {
     entries: Vec<Entry>,
     scratch: Vec<Entry>,
     counts: Vec<u32>,
+    /// The least and the greatest prefix.
+    range: (u64, u64),
 }
 
 impl Sorter {
@@ -60,12 +62,7 @@ impl Sorter {
     /// The first of `emit`.
     pub fn sort(&mut self, chunks: &[Vec<u8>], mut emit: impl FnMut(&Record) -> Result<()>) -> Result<()> {
         let chunks: Vec<&[Record]> = chunks.iter().map(|chunk| records(chunk)).collect();
-        self.entries.clear();
-        self.entries.reserve(chunks.iter().map(|chunk| chunk.len()).sum());
-        for (number, chunk) in chunks.iter().enumerate() {
-            let entries = chunk.iter().enumerate().map(|(n, record)| Entry::new(record, number, n));
-            self.entries.extend(entries);
-        }
+        self.load(&chunks);
         self.order();
         let mut start = 0;
         while start < self.entries.len() {
@@ -81,44 +78,72 @@ impl Sorter {
         Ok(())
     }
 
+    /// Makes the entries and finds the range of their keys. (The steps are functions of their own, and are not inlined:
+    /// WebAssembly's compilers run out of registers in large functions sooner than native ones.)
+    #[inline(never)]
+    fn load(&mut self, chunks: &[&[Record]]) {
+        self.entries.clear();
+        self.entries.reserve(chunks.iter().map(|chunk| chunk.len()).sum());
+        self.range = (u64::MAX, 0);
+        for (number, chunk) in chunks.iter().enumerate() {
+            let (mut least, mut most) = self.range;
+            let entry = |(n, record): (usize, &Record)| {
+                let entry = Entry::new(record, number, n);
+                (least, most) = (least.min(entry.prefix), most.max(entry.prefix));
+                entry
+            };
+            self.entries.extend(chunk.iter().enumerate().map(entry));
+            self.range = (least, most);
+        }
+    }
+
     /// Sorts the entries.
     fn order(&mut self) {
-        let Self { entries, scratch, counts } = self;
-        let bits = entries.len().checked_ilog2().unwrap_or(0).min(RADIX_BITS_MAX);
-        let (least, most) = entries
-            .iter()
-            .fold((u64::MAX, 0), |(least, most), entry| (least.min(entry.prefix), most.max(entry.prefix)));
-        if entries.len() <= INSERTION_MAX || least == most {
-            entries.sort_unstable();
+        let (least, most) = self.range;
+        if self.entries.len() <= INSERTION_MAX || least == most {
+            self.entries.sort_unstable();
             return;
         }
+        let bits = self.entries.len().ilog2().min(RADIX_BITS_MAX);
         // The highest bit in which keys differ is the highest that counts.
         let shift = (u64::BITS - (most - least).leading_zeros()).saturating_sub(bits);
-        let group = |entry: &Entry| ((entry.prefix - least) >> shift) as usize;
-        counts.clear();
-        counts.resize((1 << bits) + 1, 0);
-        entries.iter().for_each(|entry| counts[group(entry) + 1] += 1);
-        for n in 1..counts.len() {
-            counts[n] += counts[n - 1];
-        }
-        scratch.clear();
-        scratch.resize(entries.len(), Entry::default());
-        for entry in entries.iter() {
-            let place = &mut counts[group(entry)];
-            scratch[*place as usize] = *entry;
-            *place += 1;
-        }
-        std::mem::swap(entries, scratch);
+        self.counts.clear();
+        self.counts.resize((1 << bits) + 1, 0);
+        self.scratch.resize(self.entries.len(), Entry::default());
+        count(&self.entries, least, shift, &mut self.counts);
+        deal(&self.entries, least, shift, &mut self.counts, &mut self.scratch);
+        std::mem::swap(&mut self.entries, &mut self.scratch);
         // Each counter is now where its group ends.
         let mut start = 0;
-        for end in &counts[..1 << bits] {
-            sort_group(&mut entries[start..*end as usize]);
+        for end in &self.counts[..1 << bits] {
+            sort_group(&mut self.entries[start..*end as usize]);
             start = *end as usize;
         }
     }
 }
 
-#[inline]
+/// Where each group starts.
+#[inline(never)]
+fn count(entries: &[Entry], least: u64, shift: u32, counts: &mut [u32]) {
+    entries.iter().for_each(|entry| counts[((entry.prefix - least) >> shift) as usize + 1] += 1);
+    let mut sum = 0;
+    for count in counts {
+        sum += *count;
+        *count = sum;
+    }
+}
+
+/// Moves each entry to its group.
+#[inline(never)]
+fn deal(entries: &[Entry], least: u64, shift: u32, starts: &mut [u32], to: &mut [Entry]) {
+    for entry in entries {
+        let start = &mut starts[((entry.prefix - least) >> shift) as usize];
+        to[*start as usize] = *entry;
+        *start += 1;
+    }
+}
+
+#[inline(never)]
 fn sort_group(group: &mut [Entry]) {
     if group.len() > INSERTION_MAX {
         group.sort_unstable();
