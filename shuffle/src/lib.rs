@@ -17,6 +17,7 @@
 
 mod exchange;
 mod hash;
+pub mod kernel;
 pub mod simple;
 pub mod split;
 
