@@ -130,6 +130,8 @@ pub const FUTURES_HELD_MAX: usize = WAIT_FUTURES_MAX;
 pub const READERS_MAX: usize = 1 << 16;
 /// Unfinished writers of one task.
 pub const WRITERS_MAX: usize = 1 << 10;
+/// Objects that one task writes at a time: each may hold three parts of 8 MiB on its way to a server.
+pub const OBJECT_WRITERS_MAX: usize = 64;
 /// Generators whose outputs a task takes at once.
 pub const GENERATORS_MAX: usize = 1 << 10;
 /// Blocks of one partition: its index is read and kept as a whole.
@@ -146,7 +148,8 @@ pub const READ_AHEAD_BYTES_MAX: usize = 16 << 20;
 pub const LOAD_WHOLE_BYTES_MAX: u64 = 8 << 20;
 /// Bytes of an object's key: as in S3.
 pub const OBJECT_KEY_BYTES_MAX: usize = 1024;
-/// Bytes of one object that a function puts: it passes through the executor's memory in one piece.
+/// Bytes of one object that a function puts in one call, which passes through the executor's memory in one piece; a longer
+/// one is written piece by piece.
 pub const FUNCTION_OBJECT_BYTES_MAX: usize = 64 << 20;
 /// Objects on one page of a listing.
 pub const LIST_PAGE_MAX: usize = 1000;

@@ -1,73 +1,86 @@
-//! What a shuffle computes, apart from how it is submitted.
+//! What a shuffle computes, apart from how it is submitted; and the bodies of the three tasks that compute it.
 
-use std::io::Write;
+use std::ops::Range;
 
-use fanfold::{Error, Partition, Result, Writer};
+use fanfold::{Inputs, Outputs, Partition, Result};
 
-use crate::hash::{column_of, hash};
+use crate::{
+    Blocks, Column, Columns, Output,
+    tally::{Stage, Tally},
+};
 
-/// A map from splits to columns, and a fold of each column.
+/// A map from splits of the input to columns, a merge of the blocks of one column, and a fold of columns.
 ///
-/// Both sides are deterministic: the platform runs them again when data was lost, and compares.
+/// All three are pure and deterministic: the platform runs them again where data was lost, and compares. Each streams:
+/// blocks are written one after the other and read chunk by chunk, so neither side need fit into memory (a map whose
+/// records come in any order collects its own blocks first, in [`Buffers`](crate::Buffers)).
+///
+/// Each also counts records in and out ([`Tally`]); the library counts bytes.
 pub trait Exchange {
     /// A share of the input.
     type Split;
-    /// What becomes of one column.
+    /// What becomes of a reducer's columns.
     type Reduced;
 
-    /// Maps a split: appends to the columns.
+    /// Whether maps write and merges pass on as many bytes as they read, which is then checked: so it is where records
+    /// are only moved.
+    const WHOLE: bool = false;
+
+    /// Splits one input into blocks, one a column.
     ///
     /// # Errors
     /// Its own, and those of reading the input.
-    fn map(&self, split: Self::Split, columns: &mut Columns) -> Result<()>;
+    fn map(&self, split: Self::Split, out: &mut Blocks) -> Result<()>;
 
-    /// Folds one column, given each map's block of it, in the order of the splits.
+    /// Merges the blocks of one column into one block of the same format. Merging again what was merged must be right,
+    /// in any grouping.
     ///
     /// # Errors
     /// Its own, and those of reading the blocks (pass them on).
-    fn reduce(&self, column: u32, blocks: impl Iterator<Item = Result<Vec<u8>>>) -> Result<Self::Reduced>;
-}
+    fn merge(&self, column: Column<'_>, out: &mut Blocks) -> Result<()>;
 
-/// The columns that one map fills. They are in memory until the map ends, because a partition is written block after
-/// block while keys come in any order: a map's output must fit.
-#[derive(Debug)]
-pub struct Columns {
-    buffers: Vec<Vec<u8>>,
-}
-
-impl Columns {
-    /// Empty columns.
+    /// Folds the columns of one reducer, in order. All of them must be read to their ends.
     ///
     /// # Errors
-    /// `invalid` for no columns at all.
-    pub fn new(count: u32) -> Result<Self> {
-        if count == 0 {
-            return Err(Error::invalid("a shuffle needs at least one column"));
-        }
-        Ok(Self { buffers: (0..count).map(|_| Vec::new()).collect() })
-    }
+    /// As [`Exchange::merge`].
+    fn reduce(&self, reducer: u32, columns: &mut Columns) -> Result<Self::Reduced>;
+}
 
-    /// The column of a key: append to it.
-    pub fn of_key(&mut self, key: &[u8]) -> &mut Vec<u8> {
-        let column = column_of(hash(key), self.buffers.len() as u32);
-        &mut self.buffers[column as usize]
-    }
+/// The body of the map task: `columns` as the strategy passes it to [`Tasks::map`](crate::Tasks::map).
+///
+/// # Errors
+/// As [`Exchange::map`]; a [`Violation`](crate::Violation) where what was taken was not given on.
+pub fn map<X: Exchange>(exchange: &X, split: X::Split, columns: u32) -> Result<Output> {
+    let mut out = Blocks::new(Stage::Map, 0..columns)?;
+    exchange.map(split, &mut out)?;
+    out.finish(X::WHOLE)
+}
 
-    /// Each column's bytes, in order.
-    pub fn into_buffers(self) -> Vec<Vec<u8>> {
-        self.buffers
+/// The body of the merge task: `columns` of each of `inputs` into one partition of as many blocks.
+///
+/// # Errors
+/// As [`Exchange::merge`]; a [`Violation`](crate::Violation) where what was taken was not given on.
+pub fn merge<X: Exchange>(exchange: &X, columns: Range<u32>, inputs: &Inputs<Partition>) -> Result<Output> {
+    let mut out = Blocks::new(Stage::Merge, columns.clone())?;
+    let mut columns = Columns::open(columns, inputs)?;
+    while let Some(column) = columns.next() {
+        exchange.merge(column, &mut out)?;
     }
+    out.read(columns.finish(Stage::Merge)?.bytes_in);
+    out.finish(X::WHOLE)
+}
 
-    /// Writes the columns as the running task's output: one partition, one block a column.
-    ///
-    /// # Errors
-    /// As [`Writer`].
-    pub fn write(self) -> Result<Partition> {
-        let mut writer = Writer::new()?;
-        for column in self.buffers {
-            writer.write_all(&column)?;
-            writer.end_block()?;
-        }
-        writer.finish()
-    }
+/// The body of the reduce task: `columns` of each of `inputs` into one result.
+///
+/// # Errors
+/// As [`Exchange::reduce`]; a [`Violation`](crate::Violation) where something was not read.
+pub fn reduce<X: Exchange>(
+    exchange: &X,
+    reducer: u32,
+    columns: Range<u32>,
+    inputs: &Inputs<Partition>,
+) -> Result<Outputs<(X::Reduced, Tally)>> {
+    let mut columns = Columns::open(columns, inputs)?;
+    let reduced = exchange.reduce(reducer, &mut columns)?;
+    Ok(Outputs((reduced, columns.finish(Stage::Reduce)?)))
 }

@@ -20,7 +20,8 @@ use futures::{Stream, StreamExt as _};
 use crate::{
     backend::{Backend, bare},
     directory::read::Meta,
-    paths, upload,
+    paths,
+    upload::{self, Upload},
 };
 
 /// An object's bytes in pieces of at most 1 MiB (other stores: as they come).
@@ -54,10 +55,17 @@ impl Objects {
         let counted = body.scan(0, |total, piece| {
             futures::future::ready(Some(piece.and_then(|piece| within(total, piece))))
         });
-        let (etag, total) = upload::put(&self.backend, &path, pin!(counted)).await?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let etag = bare(etag.as_deref().unwrap_or_default()).to_owned();
-        Ok(ObjectView { key: key.to_owned(), bytes: total, etag, modified_at_ms: now.as_millis() as u64 })
+        let written = upload::put(&self.backend, &path, pin!(counted)).await?;
+        Ok(written_now(key.to_owned(), written))
+    }
+
+    /// Begins an object that is written piece by piece. Nothing is there before [`ObjectWriter::finish`].
+    ///
+    /// # Errors
+    /// `invalid` for a key that is no key.
+    pub fn create(&self, key: &str) -> Result<ObjectWriter, Error> {
+        let path = paths::object(self.backend.layout(), key)?;
+        Ok(ObjectWriter { key: key.to_owned(), upload: Upload::new(self.backend.clone(), path) })
     }
 
     /// What is known of an object.
@@ -125,6 +133,43 @@ impl Objects {
         self.backend.delete(&path).await?;
         self.backend.sync_entry(&path).await
     }
+}
+
+/// An object that is being written: replaced whole at [`ObjectWriter::finish`], or not at all. Dropped, it leaves nothing.
+///
+/// Holds one part of 8 MiB that is gathered and two that are on their way (one, where the store is a directory).
+#[derive(Debug)]
+pub struct ObjectWriter {
+    key: String,
+    upload: Upload,
+}
+
+impl ObjectWriter {
+    /// Appends a piece, which is not copied unless it is tiny. Waits while as many bytes are on their way as may be.
+    ///
+    /// # Errors
+    /// `invalid` for more than [`limit::OBJECT_BYTES_MAX`] in all; `platform`. After either it cannot be finished.
+    pub async fn write(&mut self, piece: Bytes) -> Result<(), Error> {
+        match within(&mut self.upload.bytes(), piece) {
+            Ok(piece) => self.upload.write(piece).await,
+            Err(error) => Err(self.upload.fail(error)),
+        }
+    }
+
+    /// Makes the object visible, durably.
+    ///
+    /// # Errors
+    /// `platform`; what was there before is still there.
+    pub async fn finish(self) -> Result<ObjectView, Error> {
+        Ok(written_now(self.key, self.upload.finish().await?))
+    }
+}
+
+/// An object as it was just written.
+fn written_now(key: String, (etag, bytes): (Option<String>, u64)) -> ObjectView {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let etag = bare(etag.as_deref().unwrap_or_default()).to_owned();
+    ObjectView { key, bytes, etag, modified_at_ms: now.as_millis() as u64 }
 }
 
 /// Caps a body as its pieces come.

@@ -1,23 +1,30 @@
-//! Writing an object from a stream of pieces: in one request where it is short, else in parts, of which two are in
-//! memory at a time.
+//! Writing an object piece by piece: in one request where it is short, else in parts, of which a few are on their way
+//! while the next is gathered.
 //!
-//! Promises: until it returns, readers see what was there before; if the stream fails or the future is dropped, nothing
-//! changes. Does not retry: the object store below does.
+//! Promises: until it is finished, readers see what was there before; if it fails or is dropped, nothing changes, and
+//! what was sent is removed. Pieces are not copied unless they are tiny. Does not retry: the object store below does.
+
+use std::sync::{Mutex, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use fanfold_protocol::Error;
 use futures::{Stream, StreamExt as _};
-use object_store::{MultipartUpload, path::Path};
+use object_store::{MultipartUpload, PutPayload, path::Path};
+use tokio::{runtime::Handle, task::JoinSet};
 
 use crate::{backend::Backend, errors::storage};
 
-/// Bytes of one part of an upload, and of an object that is written in one request. S3 wants at least 5 MiB; two are
-/// in memory at a time.
+/// Bytes of one part of an upload, and of an object that is written in one request. S3 wants at least 5 MiB.
 pub(crate) const PART_BYTES: usize = 8 << 20;
+/// Parts on their way at a time, beside the one that is gathered: a server answers a part in a tenth of a second, in which
+/// the next one can be sent.
+const REMOTE_PARTS_MAX: usize = 2;
+/// The same for a file, which is written by one thread at a time.
+const LOCAL_PARTS_MAX: usize = 1;
 /// Pieces of a body shorter than this are copied together: the copy is cheaper than a write of its own.
 const TINY_BYTES: usize = 4 << 10;
 
-/// Writes an object, durably; its etag and its bytes.
+/// Writes an object from a stream, durably; its etag and its bytes.
 ///
 /// # Errors
 /// The stream's own error; `platform`.
@@ -26,57 +33,126 @@ pub(crate) async fn put(
     path: &Path,
     mut body: impl Stream<Item = Result<Bytes, Error>> + Send + Unpin,
 ) -> Result<(Option<String>, u64), Error> {
-    let mut total = 0;
-    let first = Part::gather(&mut body, &mut total).await?;
-    if first.last {
-        return Ok((backend.put(path, first.pieces.into_iter().collect()).await?, total));
+    let mut upload = Upload::new(backend.clone(), path.clone());
+    while let Some(piece) = body.next().await {
+        let written = match piece {
+            Ok(piece) => upload.write(piece).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = written {
+            upload.abort().await;
+            return Err(error);
+        }
     }
-    let mut upload = backend.multipart(path).await?;
-    match send_parts(&mut *upload, first, &mut body, &mut total, path).await {
-        Ok(etag) => Ok((etag, total)),
-        Err(e) => {
-            // What remains where this fails too is swept up, by the next open or the bucket's own rule.
-            let _ = upload.abort().await;
-            Err(e)
+    upload.finish().await
+}
+
+/// An object that is being written.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    backend: Backend,
+    path: Path,
+    /// What is gathered: at most a part and a piece.
+    part: Part,
+    /// Once there is more than one part.
+    sending: Option<Sending>,
+    bytes: u64,
+    /// Why it cannot be finished any more.
+    failed: Option<Error>,
+}
+
+impl Upload {
+    pub(crate) fn new(backend: Backend, path: Path) -> Self {
+        Self { backend, path, part: Part::default(), sending: None, bytes: 0, failed: None }
+    }
+
+    /// Bytes written so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Appends a piece. Waits while as many parts are on their way as may be.
+    ///
+    /// # Errors
+    /// `platform`, also of an earlier part. The upload is over then.
+    pub(crate) async fn write(&mut self, piece: Bytes) -> Result<(), Error> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        if piece.is_empty() {
+            return Ok(());
+        }
+        // A part goes when more follows: one that is the whole object is written in one request.
+        if self.part.bytes >= PART_BYTES
+            && let Err(error) = self.send().await
+        {
+            return Err(self.fail(error));
+        }
+        self.bytes += piece.len() as u64;
+        self.part.push(piece);
+        Ok(())
+    }
+
+    /// It cannot be finished any more: some of it is missing.
+    pub(crate) fn fail(&mut self, error: Error) -> Error {
+        self.failed = Some(error.clone());
+        error
+    }
+
+    /// Sends what was gathered as a part.
+    async fn send(&mut self) -> Result<(), Error> {
+        let sending = match &mut self.sending {
+            Some(sending) => sending,
+            None => self.sending.insert(Sending::begin(&self.backend, &self.path).await?),
+        };
+        sending.send(std::mem::take(&mut self.part).payload()).await
+    }
+
+    /// Makes the object visible, whole; its etag and its bytes.
+    ///
+    /// # Errors
+    /// `platform`; nothing changed then.
+    pub(crate) async fn finish(mut self) -> Result<(Option<String>, u64), Error> {
+        let finished = self.complete().await;
+        if finished.is_err() {
+            self.abort().await;
+        }
+        finished
+    }
+
+    async fn complete(&mut self) -> Result<(Option<String>, u64), Error> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        if self.sending.is_none() {
+            let whole = std::mem::take(&mut self.part).payload();
+            return Ok((self.backend.put(&self.path, whole).await?, self.bytes));
+        }
+        self.send().await?;
+        let Some(sending) = &mut self.sending else {
+            return Err(Error::internal("an upload that never began"));
+        };
+        Ok((sending.complete().await?, self.bytes))
+    }
+
+    /// Gives it up and waits until what was sent is removed.
+    pub(crate) async fn abort(mut self) {
+        if let Some(sending) = self.sending.take() {
+            sending.abort().await;
         }
     }
 }
 
-/// Some of a body: pieces as they came, not copied unless they are tiny.
-#[derive(Default)]
+/// Some of a body: pieces as they came.
+#[derive(Default, Debug)]
 struct Part {
     pieces: Vec<Bytes>,
     /// Tiny pieces being joined: a client that sends a byte at a time must not cost a piece for each.
     tiny: BytesMut,
     bytes: usize,
-    /// Whether the body ends with it.
-    last: bool,
 }
 
 impl Part {
-    /// Takes at least [`PART_BYTES`] from a body, or what is left of it. `total` counts the whole body.
-    async fn gather(
-        body: &mut (impl Stream<Item = Result<Bytes, Error>> + Unpin),
-        total: &mut u64,
-    ) -> Result<Self, Error> {
-        let mut part = Self::default();
-        while part.bytes < PART_BYTES {
-            let Some(piece) = body.next().await.transpose()? else {
-                part.last = true;
-                break;
-            };
-            *total += piece.len() as u64;
-            part.push(piece);
-        }
-        part.join();
-        Ok(part)
-    }
-
-    /// What follows the last part.
-    fn end() -> Self {
-        Self { last: true, ..Self::default() }
-    }
-
     fn push(&mut self, piece: Bytes) {
         self.bytes += piece.len();
         if piece.len() < TINY_BYTES {
@@ -92,24 +168,91 @@ impl Part {
             self.pieces.push(self.tiny.split().freeze());
         }
     }
+
+    fn payload(mut self) -> PutPayload {
+        self.join();
+        self.pieces.into_iter().collect()
+    }
 }
 
-/// Sends a body's parts, each while the next one is gathered; the new object's etag.
-async fn send_parts(
-    upload: &mut dyn MultipartUpload,
-    first: Part,
-    body: &mut (impl Stream<Item = Result<Bytes, Error>> + Unpin),
-    total: &mut u64,
-    path: &Path,
-) -> Result<Option<String>, Error> {
-    let failed = |e| storage("write", path, &e);
-    let mut part = first;
-    // A body that ends with a whole part has nothing left for another: stores refuse empty ones.
-    while !part.pieces.is_empty() {
-        let sending = upload.put_part(part.pieces.into_iter().collect());
-        let sending = async { sending.await.map_err(failed) };
-        let next = async { if part.last { Ok(Part::end()) } else { Part::gather(body, total).await } };
-        ((), part) = futures::try_join!(sending, next)?;
+/// The parts of an object on their way.
+#[derive(Debug)]
+struct Sending {
+    /// `None` once it is completed or aborted. The lock is for the compiler: only its owner ever looks inside.
+    upload: Option<Mutex<Box<dyn MultipartUpload>>>,
+    parts: JoinSet<object_store::Result<()>>,
+    path: Path,
+    remote: bool,
+}
+
+impl Sending {
+    async fn begin(backend: &Backend, path: &Path) -> Result<Self, Error> {
+        let upload = backend.multipart(path).await?;
+        let (path, remote) = (path.clone(), backend.is_shared());
+        Ok(Self { upload: Some(Mutex::new(upload)), parts: JoinSet::new(), path, remote })
     }
-    Ok(upload.complete().await.map_err(failed)?.e_tag)
+
+    fn upload(&mut self) -> Result<&mut Box<dyn MultipartUpload>, Error> {
+        let upload = self.upload.as_mut().ok_or_else(|| Error::internal("an upload that has ended"))?;
+        Ok(upload.get_mut().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    async fn send(&mut self, part: PutPayload) -> Result<(), Error> {
+        let most = if self.remote { REMOTE_PARTS_MAX } else { LOCAL_PARTS_MAX };
+        while self.parts.len() >= most {
+            self.arrived().await?;
+        }
+        let sending = self.upload()?.put_part(part);
+        self.parts.spawn(sending);
+        Ok(())
+    }
+
+    /// Waits for one of the parts.
+    async fn arrived(&mut self) -> Result<(), Error> {
+        match self.parts.join_next().await {
+            Some(Ok(sent)) => sent.map_err(|e| storage("write", &self.path, &e)),
+            Some(Err(_)) => Err(Error::internal("an upload was stopped: the process is shutting down")),
+            None => Ok(()),
+        }
+    }
+
+    async fn complete(&mut self) -> Result<Option<String>, Error> {
+        while !self.parts.is_empty() {
+            self.arrived().await?;
+        }
+        let completed = self.upload()?.complete().await;
+        let etag = completed.map_err(|e| storage("write", &self.path, &e))?.e_tag;
+        self.upload = None;
+        Ok(etag)
+    }
+
+    async fn abort(mut self) {
+        // A part that arrived after the end of its upload would stay.
+        self.parts.shutdown().await;
+        if let Some(upload) = self.upload.take() {
+            give_up(upload).await;
+        }
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        // A file that was not completed goes by itself; a server has to be told. Nobody waits for that, and where the
+        // process ends first, the bucket's own rule removes it.
+        if self.remote
+            && let Some(upload) = self.upload.take()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let mut parts = std::mem::take(&mut self.parts);
+            drop(runtime.spawn(async move {
+                parts.shutdown().await;
+                give_up(upload).await;
+            }));
+        }
+    }
+}
+
+/// Removes what was sent. What remains where this fails too is swept up, by the next open or the bucket's own rule.
+async fn give_up(upload: Mutex<Box<dyn MultipartUpload>>) {
+    let _ = upload.into_inner().unwrap_or_else(PoisonError::into_inner).abort().await;
 }

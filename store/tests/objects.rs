@@ -16,6 +16,7 @@ conformance!(
     keys_are_plain_strings,
     keys_cannot_escape,
     a_failed_upload_leaves_nothing,
+    objects_are_written_piece_by_piece,
     listing_pages_in_order,
     a_replaced_object_has_another_etag,
 );
@@ -194,6 +195,28 @@ async fn a_failed_upload_leaves_nothing(store: Store) {
     }
 }
 
+async fn objects_are_written_piece_by_piece(store: Store) {
+    put(&store, "k", "before").await;
+    for length in [0, 5000, 8 << 20, (30 << 20) + 77] {
+        let data: Bytes = (0..length).map(|n| ((n * 7) ^ (n >> 9)) as u8).collect::<Vec<_>>().into();
+        let before = store.objects().head("k").await.unwrap();
+        let mut writer = store.objects().create("k").unwrap();
+        for at in (0..length).step_by(1 << 20) {
+            writer.write(data.slice(at..length.min(at + (1 << 20)))).await.unwrap();
+        }
+        assert_eq!(store.objects().head("k").await.unwrap(), before);
+        let requests = store.requests().put;
+        let view = writer.finish().await.unwrap();
+        if length <= 8 << 20 {
+            assert_eq!(store.requests().put - requests, 1, "{length} bytes are one request");
+        }
+        assert_eq!((view.key.as_str(), view.bytes), ("k", length as u64));
+        assert_eq!(store.objects().head("k").await.unwrap().etag, view.etag);
+        assert_eq!(get(&store, &range("k", 0, None)).await.unwrap(), data);
+    }
+    assert_eq!(store.objects().create("a//b").unwrap_err().kind, Kind::Invalid);
+}
+
 async fn listing_pages_in_order(store: Store) {
     let keys = ["a", "a-b", "a/1", "a/2/x", "a/2/y", "a/20", "a/3", "a0", "b/1", "b/2", "ba"];
     for key in keys {
@@ -257,6 +280,15 @@ async fn a_full_disk_keeps_the_old_object() {
         assert_eq!((failed.code, failed.retryable), (Code::DiskFull, true));
         assert!(failed.to_string().contains("free some space"), "{failed}");
     }
+    // Of a part, while the next one is being gathered: whoever does not look at the error cannot finish it either.
+    faults.nth(Operation::Put, "objects/k", 1, Fault::DiskFull);
+    let mut writer = store.objects().create("k").unwrap();
+    let mut written = Ok(());
+    for _ in 0..40 {
+        written = written.and(writer.write(Bytes::from(vec![0; 1 << 20])).await);
+    }
+    assert_eq!(written.unwrap_err().code, Code::DiskFull);
+    assert_eq!(writer.finish().await.unwrap_err().code, Code::DiskFull);
     assert_eq!(store.objects().read("k", None, 0..9).await.unwrap(), "one");
     assert_eq!(std::fs::read_dir(dir.path().join("objects")).unwrap().count(), 1);
 }

@@ -67,6 +67,23 @@ async fn what_is_wrong_is_said() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_upload_leaves_no_parts() {
+    let server = Server::start().await;
+    let store = server.open("dropped").await;
+    let mut writer = store.objects().create("k").unwrap();
+    for _ in 0..40 {
+        writer.write(Bytes::from(vec![0; 1 << 20])).await.unwrap();
+    }
+    let Some(parts) = server.unfinished_parts() else { return };
+    assert!(parts >= 2, "of five parts, two are on their way at most: {parts}");
+    drop(writer);
+    while server.unfinished_parts() != Some(0) {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(store.objects().head("k").await.unwrap_err().kind, Kind::NotFound);
+}
+
 #[tokio::test]
 async fn a_server_that_fails_is_tried_for_a_while() {
     let server = Server::with(&["--fault", "503:1"]).await;

@@ -117,6 +117,13 @@ impl Charge {
         self.budget = self.budget.take().or_else(|| other.budget.take());
     }
 
+    /// Takes `bytes` out of it, or all there are, as a charge of their own.
+    pub fn split(&mut self, bytes: u64) -> Self {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Self { budget: self.budget.clone(), bytes }
+    }
+
     /// Gives back all but `bytes`.
     pub fn shrink_to(&mut self, bytes: u64) {
         if let (Some(surplus), Some(budget)) = (self.bytes.checked_sub(bytes), &self.budget) {
@@ -144,7 +151,11 @@ mod tests {
         a.absorb(budget.take(40).unwrap());
         a.shrink_to(70);
         assert_eq!(budget.used(), 70);
-        let over = budget.overdraw(50);
+        let part = a.split(20);
+        assert_eq!((a.bytes(), part.bytes(), budget.used()), (50, 20, 70));
+        drop(part);
+        assert_eq!(budget.used(), 50);
+        let over = budget.overdraw(70);
         assert!(budget.take(1).is_none());
         drop((a, over));
         assert_eq!(budget.used(), 0);

@@ -87,6 +87,8 @@ fn segment_of(offset: u64) -> usize {
 pub struct Growing {
     full: Vec<Bytes>,
     tail: Vec<u8>,
+    /// Whether a segment was filled: what has one is long, and its later segments are made at once, not grown.
+    long: bool,
 }
 
 impl Growing {
@@ -105,7 +107,7 @@ impl Growing {
     fn reserved_for(&self, more: usize) -> usize {
         let wanted = self.tail.len() + more;
         let (full, rest) = (wanted / SEGMENT_BYTES, wanted % SEGMENT_BYTES);
-        full * SEGMENT_BYTES + if rest == 0 { 0 } else { allocation(rest) }
+        full * SEGMENT_BYTES + if rest == 0 { 0 } else { allocation(rest, self.long || full > 0) }
     }
 
     /// Appends a copy of `bytes`.
@@ -114,14 +116,25 @@ impl Growing {
             let take = bytes.len().min(SEGMENT_BYTES - self.tail.len());
             let wanted = self.tail.len() + take;
             if wanted > self.tail.capacity() {
-                self.tail.reserve_exact(allocation(wanted) - self.tail.len());
+                self.tail.reserve_exact(allocation(wanted, self.long) - self.tail.len());
             }
             self.tail.extend_from_slice(&bytes[..take]);
             bytes = &bytes[take..];
             if self.tail.len() == SEGMENT_BYTES {
                 self.full.push(std::mem::take(&mut self.tail).into());
+                self.long = true;
             }
         }
+    }
+
+    /// Takes out the segments that are full.
+    pub fn take_full(&mut self) -> Vec<Bytes> {
+        std::mem::take(&mut self.full)
+    }
+
+    /// What is in the last segment, however much memory it has.
+    pub fn into_tail(self) -> Bytes {
+        self.tail.into()
     }
 
     /// The finished bytes. A last segment that uses under three quarters of its memory is moved to a fitting one.
@@ -140,9 +153,9 @@ impl Growing {
     }
 }
 
-/// The capacity of a segment that holds `bytes`.
-fn allocation(bytes: usize) -> usize {
-    bytes.next_power_of_two().clamp(FIRST_ALLOCATION, SEGMENT_BYTES)
+/// The capacity of a segment that holds `bytes`; of something `long`, that of every segment.
+fn allocation(bytes: usize, long: bool) -> usize {
+    if long { SEGMENT_BYTES } else { bytes.next_power_of_two().clamp(FIRST_ALLOCATION, SEGMENT_BYTES) }
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ wasmtime::component::bindgen!({
         "fanfold:function/data.yield-partition": async | trappable,
         "fanfold:function/data.[method]reader.read": async | trappable,
         "fanfold:function/data.[method]writer.write": async | trappable,
+        "fanfold:function/objects.[drop]object-writer": trappable,
+        "fanfold:function/objects.create": trappable,
         "fanfold:function/objects": async | trappable,
         default: trappable,
     },
@@ -33,5 +35,6 @@ wasmtime::component::bindgen!({
         "fanfold:function/tasks.generator": resource::Generator,
         "fanfold:function/data.reader": resource::Reader,
         "fanfold:function/data.writer": resource::Writer,
+        "fanfold:function/objects.object-writer": resource::ObjectWriter,
     },
 });

@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     futures::{self, Futures, Origin},
+    object_writer::ObjectWriter,
     outputs::Outputs,
     owner::Owner,
     reader::Reader,
@@ -85,6 +86,8 @@ pub struct TaskHost {
     pub(super) generators: Slab<Generator>,
     pub(super) readers: Slab<Box<Reader>>,
     pub(super) writers: Slab<Box<Writer>>,
+    /// Each is taken out while it writes.
+    pub(super) object_writers: Slab<Option<Box<ObjectWriter>>>,
     pub(super) outputs: Outputs,
     /// Calls made so far: the index of the next one.
     pub(super) calls: u64,
@@ -115,6 +118,7 @@ impl TaskHost {
             generators: Slab::new(),
             readers: Slab::new(),
             writers: Slab::new(),
+            object_writers: Slab::new(),
             outputs: Outputs::default(),
             calls: 0,
             pending: VecDeque::new(),

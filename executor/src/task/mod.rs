@@ -11,6 +11,7 @@ mod convert;
 mod data;
 mod futures;
 mod host;
+mod object_writer;
 mod objects;
 mod open;
 mod outputs;
@@ -47,7 +48,8 @@ pub fn add_to_linker<T: HasTask>(linker: &mut Linker<T>) -> wasmtime::Result<()>
     function::objects::add_to_linker::<T, Views>(linker, view)?;
     function::context::add_to_linker::<T, Views>(linker, view)?;
     function::log::add_to_linker::<T, Loggers<T>>(linker, logger)?;
-    data::link_bytes(linker)
+    data::link_bytes(linker)?;
+    object_writer::link_write(linker)
 }
 
 struct Views;

@@ -2,11 +2,13 @@
 
 use bytes::Bytes;
 use fanfold_protocol::{Error, limit, rest::ObjectView};
+use wasmtime::component::Resource;
 
 use super::{
     bindings::fanfold::function::{context, log, objects, types},
     convert,
     host::{HasTask, TaskHost, View},
+    resource,
 };
 
 impl TaskHost {
@@ -26,7 +28,7 @@ impl TaskHost {
         convert::key(key)?;
         if bytes.len() > limit::FUNCTION_OBJECT_BYTES_MAX {
             return Err(Error::invalid(format!(
-                "an object of {} bytes: a function puts at most {}; write larger results as several",
+                "an object of {} bytes: a function puts at most {} at once; write larger ones piece by piece, with `create`",
                 bytes.len(),
                 limit::FUNCTION_OBJECT_BYTES_MAX
             )));
@@ -75,6 +77,26 @@ impl objects::Host for View<'_> {
 
     async fn put(&mut self, key: String, bytes: Vec<u8>) -> Result<objects::Object, Error> {
         self.host()?.put_object(&key, bytes).await
+    }
+
+    fn create(&mut self, key: String) -> Result<Resource<resource::ObjectWriter>, Error> {
+        Ok(Resource::new_own(self.host()?.create_object(&key)?))
+    }
+
+    async fn finish(&mut self, writer: Resource<resource::ObjectWriter>) -> Result<objects::Object, Error> {
+        Ok(self.host()?.finish_object(writer.rep()).await?.into())
+    }
+}
+
+impl objects::HostObjectWriter for View<'_> {
+    /// Never called: [`super::object_writer::link_write`] links another one, which copies less.
+    async fn write(&mut self, _: Resource<resource::ObjectWriter>, _: Vec<u8>) -> Result<(), Error> {
+        Err(Error::internal("this way to write objects is not linked"))
+    }
+
+    fn drop(&mut self, writer: Resource<resource::ObjectWriter>) -> wasmtime::Result<()> {
+        self.host()?.object_writers.try_remove(writer.rep() as usize);
+        Ok(())
     }
 }
 

@@ -16,3 +16,7 @@ pub enum Reader {}
 /// A partition that is being written.
 #[derive(Debug)]
 pub enum Writer {}
+
+/// An object that is being written.
+#[derive(Debug)]
+pub enum ObjectWriter {}

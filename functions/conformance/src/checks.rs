@@ -1,7 +1,7 @@
 //! The checks, each of one promise of the interface.
 
 use std::{
-    io::{BufRead, Read},
+    io::{BufRead, Read, Write},
     time::Duration,
 };
 
@@ -30,6 +30,7 @@ pub const ALL: &[(&str, Check)] = &[
     ("waiting_counts", waiting_counts),
     ("results_come_as_completed", results_come_as_completed),
     ("objects_are_read_and_written", objects_are_read_and_written),
+    ("objects_are_written_piece_by_piece", objects_are_written_piece_by_piece),
     ("object_ranges_are_pinned", object_ranges_are_pinned),
     ("wishes_are_accepted", wishes_are_accepted),
     ("memoised_calls_return_the_same", memoised_calls_return_the_same),
@@ -223,6 +224,31 @@ fn objects_are_read_and_written() -> Result<()> {
     equal(objects::open("conformance/list/1")?.bytes()?, b"object 1".to_vec())?;
     fails(objects::head("conformance/none"), ErrorKind::NotFound)?;
     fails(objects::open("conformance/none").and_then(|reader| reader.bytes()), ErrorKind::NotFound)
+}
+
+fn objects_are_written_piece_by_piece() -> Result<()> {
+    let key = "conformance/pieces";
+    objects::put(key, b"before")?;
+    let mut dropped = objects::create(key)?;
+    dropped.write_all(&vec![1; 20 << 20])?;
+    equal(objects::head(key)?.bytes, 6)?;
+    drop(dropped);
+    equal(objects::open(key)?.bytes()?, b"before".to_vec())?;
+
+    // More than one part of an upload, in pieces that fit nothing.
+    let line: Vec<u8> = (0..300_007u32).map(|n| (n % 251) as u8).collect();
+    let mut writer = objects::create(key)?;
+    for _ in 0..60 {
+        writer.write_all(&line)?;
+    }
+    let written = writer.finish()?;
+    equal((written.bytes, &written.etag), (60 * 300_007, &objects::head(key)?.etag))?;
+    let reader = objects::open(key)?;
+    for n in [0, 27, 28, 59] {
+        expect(reader.range(n * 300_007..(n + 1) * 300_007)? == line, || format!("line {n} is another one"))?;
+    }
+    equal(objects::create("conformance/nothing")?.finish()?.bytes, 0)?;
+    equal(objects::open("conformance/nothing")?.bytes()?, Vec::new())
 }
 
 fn object_ranges_are_pinned() -> Result<()> {

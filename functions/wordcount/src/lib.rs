@@ -6,10 +6,13 @@ pub mod counts;
 pub mod scan;
 mod text;
 
-use fanfold::{Inputs, Partition, Result, objects};
+use std::ops::Range;
+
+use fanfold::{Call, Inputs, Outputs, Partition, Result, objects};
 use fanfold_shuffle::{
-    Columns, Exchange, simple,
+    self as shuffle, Blocks, Buffers, Columns, Exchange, Layout, Output, Tally, Tasks,
     split::{self, Split},
+    strategy::simple,
 };
 use serde::{Deserialize, Serialize};
 
@@ -81,7 +84,7 @@ pub struct Column {
 ///
 /// # Errors
 /// `invalid` for no or too many reducers; what a task failed with.
-#[fanfold::function(tasks(map, reduce))]
+#[fanfold::function(tasks(map, merge, reduce))]
 pub fn wordcount(request: Request) -> Result<Report> {
     let input = objects::list(request.prefix).collect::<Result<Vec<_>>>()?;
     let (objects, bytes) = (input.len() as u64, input.iter().map(|object| object.bytes).sum());
@@ -90,11 +93,10 @@ pub fn wordcount(request: Request) -> Result<Report> {
     if !(1..=COLUMNS_MAX).contains(&reducers) {
         return Err(fanfold::Error::invalid(format!("{reducers} reducers: ask for 1 to {COLUMNS_MAX}")));
     }
-    let (maps, top) = (splits.len(), request.top);
+    let maps = splits.len();
     fanfold::info!("{objects} objects, {bytes} bytes: {maps} maps, {reducers} reducers");
-    let columns = simple::submit(splits, reducers, map::call, |c, blocks| reduce::call(c, top, blocks))?;
-    let columns = fanfold::wait_all(&columns)?;
-    let mut best = Top::new(top);
+    let columns = simple::run(&Counting { top: request.top }, splits, Layout::new(reducers)?)?.reduced;
+    let mut best = Top::new(request.top);
     columns.iter().flat_map(|column| &column.top).for_each(|row| best.offer(row.word.as_bytes(), row.count));
     Ok(Report {
         words: columns.iter().map(|column| column.words).sum(),
@@ -113,46 +115,124 @@ fn columns(bytes: u64) -> u32 {
 
 /// Counts the words of one split, by column.
 #[fanfold::task]
-fn map(split: Split, columns: u32) -> Result<Partition> {
-    simple::map(&WordCount { top: 0 }, split, columns)
+fn map(split: Split, columns: u32) -> Result<Output> {
+    fanfold_shuffle::map(&WordCount { top: 0 }, split, columns)
 }
 
-/// Merges one column.
+/// Adds up columns of several maps.
 #[fanfold::task]
-fn reduce(column: u32, top: usize, blocks: Inputs<Partition>) -> Result<Column> {
-    simple::reduce(&WordCount { top }, column, blocks)
+fn merge(columns: Range<u32>, inputs: Inputs<Partition>) -> Result<Output> {
+    fanfold_shuffle::merge(&WordCount { top: 0 }, columns, &inputs)
+}
+
+/// Adds up one column.
+#[fanfold::task]
+fn reduce(
+    top: usize,
+    reducer: u32,
+    columns: Range<u32>,
+    inputs: Inputs<Partition>,
+) -> Result<Outputs<(Column, Tally)>> {
+    fanfold_shuffle::reduce(&WordCount { top }, reducer, columns, &inputs)
+}
+
+/// The calls of these tasks.
+struct Counting {
+    top: usize,
+}
+
+impl Tasks for Counting {
+    type Split = Split;
+    type Reduced = Column;
+
+    fn map(&self, _: u32, split: Split, columns: u32) -> Call<Output> {
+        map::call(split, columns)
+    }
+
+    fn merge(&self, columns: Range<u32>, inputs: Vec<Partition>) -> Call<Output> {
+        merge::call(columns, inputs)
+    }
+
+    fn reduce(
+        &self,
+        reducer: u32,
+        columns: Range<u32>,
+        inputs: Vec<Partition>,
+    ) -> Call<Outputs<(Column, Tally)>> {
+        reduce::call(self.top, reducer, columns, inputs)
+    }
 }
 
 struct WordCount {
     top: usize,
 }
 
+/// A record is one occurrence of a word; a block has one entry for each different word.
 impl Exchange for WordCount {
     type Split = Split;
     type Reduced = Column;
 
-    fn map(&self, split: Split, columns: &mut Columns) -> Result<()> {
+    fn map(&self, split: Split, out: &mut Blocks) -> Result<()> {
         let mut counts = Counts::default();
         for range in split {
+            out.read(range.length.unwrap_or(0));
             text::count(&range, &mut counts)?;
         }
-        counts.each(|word, count| counts::encode(word, count, columns.of_key(word)));
-        Ok(())
+        write(&counts, out)
     }
 
-    fn reduce(&self, _: u32, blocks: impl Iterator<Item = Result<Vec<u8>>>) -> Result<Column> {
-        let mut counts = Counts::default();
-        for block in blocks {
-            counts.merge(&block?)?;
-        }
-        let mut column = Column { words: 0, distinct: 0, top: Vec::new() };
-        let mut top = Top::new(self.top);
+    fn merge(&self, column: shuffle::Column<'_>, out: &mut Blocks) -> Result<()> {
+        let number = column.number;
+        let counts = add_up(column)?;
+        let (mut block, mut words) = (Vec::new(), 0);
         counts.each(|word, count| {
-            column.words += count;
-            column.distinct += 1;
-            top.offer(word, count);
+            words += count;
+            counts::encode(word, count, &mut block);
         });
-        column.top = top.into_rows();
-        Ok(column)
+        out.took(words);
+        out.gave(words);
+        out.write(number, &block)
     }
+
+    fn reduce(&self, _: u32, columns: &mut Columns) -> Result<Column> {
+        let (mut result, mut top) = (Column { words: 0, distinct: 0, top: Vec::new() }, Top::new(self.top));
+        while let Some(column) = columns.next() {
+            add_up(column)?.each(|word, count| {
+                result.words += count;
+                result.distinct += 1;
+                top.offer(word, count);
+            });
+        }
+        columns.took(result.words);
+        columns.gave(result.words);
+        result.top = top.into_rows();
+        Ok(result)
+    }
+}
+
+/// Writes counts by column.
+fn write(counts: &Counts, out: &mut Blocks) -> Result<()> {
+    let (mut buffers, mut words) = (Buffers::of(out), 0);
+    let columns = out.columns().end;
+    let mut encoded = Ok(());
+    counts.each(|word, count| {
+        words += count;
+        match buffers.of_key(word, columns) {
+            Ok(buffer) => counts::encode(word, count, buffer),
+            Err(error) => encoded = Err(error),
+        }
+    });
+    encoded?;
+    out.took(words);
+    out.gave(words);
+    buffers.write(out)
+}
+
+/// The sum of a column's blocks: one entry for each different word has to fit in memory.
+fn add_up(column: shuffle::Column<'_>) -> Result<Counts> {
+    let mut counts = Counts::default();
+    for mut stream in column.streams {
+        counts.merge(&stream.rest()?)?;
+    }
+    Ok(counts)
 }

@@ -88,6 +88,7 @@
 mod arg;
 #[doc(hidden)]
 pub mod bindings;
+mod buffer;
 mod call;
 mod codec;
 mod error;

@@ -3,14 +3,11 @@
 use std::io::{self, Write};
 
 use crate::{
-    Error, Partition, Result, host,
+    Partition, Result,
+    buffer::Buffer,
+    host,
     raw::{PartitionId, Payload},
 };
-
-/// Bytes collected before a host call: large enough to make calls rare, small enough to stay in the cache.
-const BUFFER_BYTES: usize = 128 << 10;
-/// Bytes of one host call: its limit.
-const WRITE_BYTES_MAX: usize = 1 << 20;
 
 /// Writes one output of the running task as a partition of ordered blocks.
 ///
@@ -41,7 +38,7 @@ const WRITE_BYTES_MAX: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Writer {
     raw: host::Writer,
-    buffer: Vec<u8>,
+    buffer: Buffer,
 }
 
 impl Writer {
@@ -58,7 +55,7 @@ impl Writer {
     /// # Errors
     /// As [`Writer::new`].
     pub fn for_output(output: u32) -> Result<Self> {
-        Ok(Self { raw: host::create(output)?, buffer: Vec::new() })
+        Ok(Self { raw: host::create(output)?, buffer: Buffer::default() })
     }
 
     /// Ends the current block (which may be empty) and returns its number.
@@ -100,22 +97,11 @@ impl Writer {
 
     /// Sends what was collected.
     fn send(&mut self) -> Result<()> {
-        if !self.buffer.is_empty() {
-            self.raw.write(&self.buffer)?;
-            self.buffer.clear();
-        }
-        Ok(())
+        Ok(self.buffer.send(|bytes| self.raw.write(bytes))?)
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        if self.buffer.len() + bytes.len() > BUFFER_BYTES {
-            self.send()?;
-        }
-        if bytes.len() <= BUFFER_BYTES {
-            self.buffer.extend_from_slice(bytes);
-            return Ok(());
-        }
-        bytes.chunks(WRITE_BYTES_MAX).try_for_each(|chunk| Ok::<_, Error>(self.raw.write(chunk)?))
+        Ok(self.buffer.append(bytes, |bytes| self.raw.write(bytes))?)
     }
 }
 

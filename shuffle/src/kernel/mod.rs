@@ -1,3 +1,8 @@
-//! Kernels: the inner loops of shuffles, over plain slices. They know no tasks, no partitions and no Arrow.
+//! Inner loops: what a sort or an aggregation does to bytes that are in memory. They call nothing of the platform, so
+//! they are measured natively as well as in WebAssembly.
 
 pub mod aggregate;
+pub mod deal;
+pub mod merge;
+pub mod record;
+pub mod sort;

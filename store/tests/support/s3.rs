@@ -73,6 +73,17 @@ impl Server {
         Store::open(&StoreUrl::S3(self.place(prefix)), &self.options).await.unwrap()
     }
 
+    /// Parts of uploads that were neither completed nor aborted; `None` of a server that is not ours.
+    pub fn unfinished_parts(&self) -> Option<usize> {
+        let (_, dir) = self.running.as_ref()?;
+        let files = std::fs::read_dir(dir.path().join(&self.bucket)).unwrap();
+        Some(
+            files
+                .filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|end| end == "part"))
+                .count(),
+        )
+    }
+
     /// How often faults have happened, as the server tells it.
     pub fn faults_happened(&self) -> u64 {
         let address = self.options.endpoint.as_deref().unwrap().trim_start_matches("http://");

@@ -9,7 +9,9 @@ pub(crate) use crate::bindings::fanfold::function::{
     context::current,
     data::{Reader, Writer, create, finish, open, put, yield_partition},
     log::log,
-    objects::{head, list, put as put_object},
+    objects::{
+        ObjectWriter, create as create_object, finish as finish_object, head, list, put as put_object,
+    },
     tasks::{Future, Generator, adopt, cancel, get, wait},
 };
 

@@ -181,3 +181,25 @@ impl Writer {
         Ok(self.stored.into_inner())
     }
 }
+
+/// An object that is being written: kept apart until it is finished.
+#[derive(Debug)]
+pub struct ObjectWriter {
+    key: String,
+    bytes: RefCell<Vec<u8>>,
+}
+
+impl ObjectWriter {
+    pub(super) fn new(key: &str) -> Self {
+        Self { key: key.into(), bytes: RefCell::default() }
+    }
+
+    pub fn write(&self, bytes: &[u8]) -> Result<(), Error> {
+        self.bytes.borrow_mut().extend_from_slice(bytes);
+        Ok(())
+    }
+
+    pub(super) fn finish(self) -> (String, Vec<u8>) {
+        (self.key, self.bytes.into_inner())
+    }
+}

@@ -15,6 +15,6 @@ mod data;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod native;
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) use data::{Reader, Writer};
+pub(crate) use data::{ObjectWriter, Reader, Writer};
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) use native::*;

@@ -6,7 +6,7 @@
 
 use std::{cell::RefCell, collections::HashMap, collections::VecDeque, mem, rc::Rc};
 
-use super::data::{Data, Reader, Writer, fail};
+use super::data::{Data, ObjectWriter, Reader, Writer, fail};
 use crate::{
     call::Entry,
     raw::{Call, Error, ErrorKind, Info, Level, Object, Page, PartitionId, Payload, TaskId, Value},
@@ -224,6 +224,15 @@ pub(crate) fn list(prefix: &str, after: Option<&str>) -> Result<Page, Error> {
 
 pub(crate) fn put_object(key: &str, bytes: &[u8]) -> Result<Object, Error> {
     host(|host| host.data.put_object(key, bytes))
+}
+
+pub(crate) fn create_object(key: &str) -> Result<ObjectWriter, Error> {
+    Ok(ObjectWriter::new(key))
+}
+
+pub(crate) fn finish_object(writer: ObjectWriter) -> Result<Object, Error> {
+    let (key, bytes) = writer.finish();
+    put_object(&key, &bytes)
 }
 
 pub(crate) fn log(level: Level, message: &str) {

@@ -93,20 +93,23 @@ impl<A: Accumulator> Aggregator<A> {
         self.merge_state(key, &A::NEW);
     }
 
-    /// Adds the entries that [`encode`] appended to a block.
+    /// Adds the entries that [`encode`] appended to a block; returns how many values are in them.
     ///
     /// # Errors
     /// `guest` if the block's length is not a whole number of entries.
-    pub fn merge(&mut self, block: &[u8]) -> Result<()> {
+    pub fn merge(&mut self, block: &[u8]) -> Result<u64> {
         if !block.len().is_multiple_of(Self::ENTRY_BYTES) {
             let message =
                 format!("{} bytes are no whole number of {}-byte entries", block.len(), Self::ENTRY_BYTES);
             return Err(Error::guest(message));
         }
+        let mut values = 0;
         for entry in block.chunks_exact(Self::ENTRY_BYTES) {
-            self.merge_state(word(entry, 0) as i64, &A::of(&entry[8..]));
+            let state = A::of(&entry[8..]);
+            values += state.totals().count;
+            self.merge_state(word(entry, 0) as i64, &state);
         }
-        Ok(())
+        Ok(values)
     }
 
     /// Groups so far. Rows that wait in lanes may add some: [`Aggregator::each`] sees those too.

@@ -69,7 +69,7 @@ fn what_parts_sent_merges_to_the_whole() {
         groups.add(&keys[range.clone()], &values[range]);
         let mut block = Vec::new();
         groups.each(|_, key, state| encode(key, state, &mut block));
-        whole.merge(&block).unwrap();
+        assert_eq!(whole.merge(&block).unwrap(), 100_000);
     }
     assert!(got(&mut whole) == expected(&keys, &values));
     assert!(whole.merge(&[0; 41]).is_err());

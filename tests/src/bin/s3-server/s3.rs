@@ -259,7 +259,10 @@ impl S3 for Server {
         let etag = part.etag.clone();
         let replaced = match self.uploads().get_mut(&upload_id) {
             Some(upload) if upload.key == key => upload.parts.insert(part_number, part),
-            _ => return Err(s3_error!(NoSuchUpload)),
+            _ => {
+                self.storage.drop_unfinished(&part);
+                return Err(s3_error!(NoSuchUpload));
+            }
         };
         if let Some(before) = replaced {
             self.storage.drop_unfinished(&before);

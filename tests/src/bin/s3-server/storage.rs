@@ -74,6 +74,27 @@ pub struct Unfinished {
     pub etag: String,
 }
 
+/// A file that is removed unless it is kept.
+struct Received(Option<PathBuf>);
+
+impl Received {
+    fn path(&self) -> &Path {
+        self.0.as_deref().unwrap_or(Path::new(""))
+    }
+
+    fn keep(mut self) -> PathBuf {
+        self.0.take().unwrap_or_default()
+    }
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        if let Some(file) = &self.0 {
+            let _ = fs::remove_file(file);
+        }
+    }
+}
+
 impl Storage {
     /// Reads what a server before this one stored in `root`.
     pub fn open(root: &Path) -> io::Result<Self> {
@@ -124,7 +145,9 @@ impl Storage {
         body: impl Stream<Item = Result<Bytes, E>>,
     ) -> io::Result<Unfinished> {
         let file = self.root.join(bucket).join(format!("{}.part", self.next.fetch_add(1, Relaxed)));
-        let mut out = tokio::fs::File::create(&file).await?;
+        // A client that goes away in the middle has sent nothing.
+        let received = Received(Some(file));
+        let mut out = tokio::fs::File::create(received.path()).await?;
         // The etag comes last, and its length is known.
         let head = [(key.len() as u32).to_le_bytes(), 32_u32.to_le_bytes()].concat();
         out.write_all(&[&head, key.as_bytes(), &[b'0'; 32]].concat()).await?;
@@ -138,7 +161,7 @@ impl Storage {
         let etag: String = hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
         let out = out.into_std().await;
         out.write_all_at(etag.as_bytes(), 8 + key.len() as u64)?;
-        Ok(Unfinished { file, etag })
+        Ok(Unfinished { file: received.keep(), etag })
     }
 
     /// What was received, for a copy of it.
