@@ -15,7 +15,7 @@ pub mod result;
 
 use std::ops::Range;
 
-use fanfold::{Call, Error, Inputs, Outputs, Partition, Result, objects};
+use fanfold::{Call, Durability, Error, Inputs, Outputs, Partition, Result, objects};
 use fanfold_shuffle::{
     Layout, Output, Tally, Tasks,
     kernel::aggregate::{Spread, Sum},
@@ -29,8 +29,10 @@ use data::{Data, Made};
 use exchange::{GroupBy, Reduced};
 use result::Row;
 
-/// Input read by one map task when the request does not say: large enough that keys repeat in it.
-const SPLIT_BYTES: u64 = 64 << 20;
+/// Input read by one map task when the request does not say. What a map sends is the groups it has seen, so larger splits
+/// exchange less: 100 M rows of a million keys cost 10.5 s of processor time in splits of 64 MiB, 6.3 s in splits of 128,
+/// 5.5 s in splits of 256. Larger ones also leave more slots idle at the end.
+const SPLIT_BYTES: u64 = 160 << 20;
 /// Input per reducer when the request does not say: if no key repeats at all, its groups still fit into memory.
 const COLUMN_BYTES: u64 = 64 << 20;
 /// Reducers at most.
@@ -220,7 +222,8 @@ impl Tasks for Job {
     type Reduced = Reduced;
 
     fn map(&self, _: u32, split: Split, columns: u32) -> Call<Output> {
-        map::call(&self.spec, split, columns)
+        // Made again from the input if it is lost: writing it to the store as well would be most of the job's writes.
+        map::call(&self.spec, split, columns).durability(Durability::None)
     }
 
     fn merge(&self, columns: Range<u32>, inputs: Vec<Partition>) -> Call<Output> {
