@@ -15,7 +15,7 @@ use fanfold::{Call, Error, Inputs, Outputs, Partition, Result, objects};
 use fanfold_shuffle::{
     Blocks, Column, Columns, Exchange, Layout, Output, Tally, Tasks, column_of, hash,
     random::Random,
-    split::{self, Split},
+    split::{self, Pin, Split},
     strategy::{
         simple,
         streaming::{self, Partial, Rounds},
@@ -146,7 +146,7 @@ pub fn distinct_sketch(request: Request) -> Result<Report> {
     if !(1..=REDUCERS_MAX).contains(&request.reducers) {
         return Err(Error::invalid(format!("{} reducers: ask for 1 to {REDUCERS_MAX}", request.reducers)));
     }
-    let mut splits = split::plan(input, request.split_bytes.unwrap_or(SPLIT_BYTES));
+    let mut splits = split::plan(input, request.split_bytes.unwrap_or(SPLIT_BYTES), Pin::Cut);
     Random::new(request.seed, 0).permute(&mut splits);
     let (maps, layout) = (splits.len(), Layout::new(request.reducers)?);
     let mut partials = Vec::new();

@@ -19,7 +19,7 @@ use fanfold::{Call, Durability, Error, Inputs, Outputs, Partition, Result, objec
 use fanfold_shuffle::{
     Layout, Output, Tally, Tasks,
     kernel::aggregate::{Spread, Sum},
-    split::{self, Split},
+    split::{self, Pin, Split},
     strategy::simple,
 };
 use serde::{Deserialize, Serialize};
@@ -204,11 +204,7 @@ fn prepare(request: Request) -> Result<Prepared> {
     let kind = columns::kind(input::schema(&first.key)?.as_ref(), &key, &value)
         .map_err(|error| error.context(format_args!("object `{}`", first.key)))?;
     let (count, bytes) = (objects.len() as u64, objects.iter().map(|object| object.bytes).sum());
-    let etags: Vec<_> = objects.iter().map(|object| (object.key.clone(), object.etag.clone())).collect();
-    let mut splits = split::plan(objects, split_bytes.unwrap_or(SPLIT_BYTES));
-    // An object that changes while the job runs must fail it rather than be read half and half.
-    let etags: std::collections::HashMap<_, _> = etags.into_iter().collect();
-    splits.iter_mut().flatten().for_each(|range| range.etag = etags.get(&range.key).cloned());
+    let splits = split::plan(objects, split_bytes.unwrap_or(SPLIT_BYTES), Pin::All);
     Ok(Prepared { spec: Spec { key, value, kind, aggregates, output, top }, splits, objects: count, bytes })
 }
 

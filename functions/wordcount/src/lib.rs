@@ -11,7 +11,7 @@ use std::ops::Range;
 use fanfold::{Call, Inputs, Outputs, Partition, Result, objects};
 use fanfold_shuffle::{
     self as shuffle, Blocks, Buffers, Columns, Exchange, Layout, Output, Tally, Tasks,
-    split::{self, Split},
+    split::{self, Pin, Split},
     strategy::simple,
 };
 use serde::{Deserialize, Serialize};
@@ -88,7 +88,7 @@ pub struct Column {
 pub fn wordcount(request: Request) -> Result<Report> {
     let input = objects::list(request.prefix).collect::<Result<Vec<_>>>()?;
     let (objects, bytes) = (input.len() as u64, input.iter().map(|object| object.bytes).sum());
-    let splits = split::plan(input, request.split_bytes.unwrap_or(SPLIT_BYTES));
+    let splits = split::plan(input, request.split_bytes.unwrap_or(SPLIT_BYTES), Pin::Cut);
     let reducers = request.reducers.unwrap_or_else(|| columns(bytes));
     if !(1..=COLUMNS_MAX).contains(&reducers) {
         return Err(fanfold::Error::invalid(format!("{reducers} reducers: ask for 1 to {COLUMNS_MAX}")));

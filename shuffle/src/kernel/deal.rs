@@ -5,7 +5,7 @@
 
 use fanfold::Result;
 
-use super::record::{RECORD_BYTES, Record};
+use super::record::{RECORD_BYTES, Record, copy};
 
 /// Records of a page: so many that the unused rests of the last pages are small, and so few that a page is.
 const PAGE_RECORDS: usize = 40;
@@ -58,8 +58,8 @@ impl Dealt {
             self.pages.resize(chain.at + PAGE_BYTES, 0);
             chain.end = self.pages.len();
         }
-        if let Some(place) = self.pages.get_mut(chain.at..chain.at + RECORD_BYTES) {
-            place.copy_from_slice(record);
+        if let Some(place) = self.pages[chain.at..].first_chunk_mut() {
+            copy(place, record);
         }
         chain.at += RECORD_BYTES;
     }

@@ -41,6 +41,63 @@ pub fn payload_hash(record: &Record) -> u64 {
     crate::hash(&record[KEY_BYTES..])
 }
 
+/// Copies a record. In steps of a known size, because for a hundred bytes at once the compiler makes a call, which in
+/// WebAssembly costs more than the copy.
+#[inline]
+pub fn copy(to: &mut Record, from: &Record) {
+    let ((to, to_end), (from, from_end)) = (to.as_chunks_mut::<16>(), from.as_chunks::<16>());
+    if let ([a, b, c, d, e, f], [p, q, r, s, t, u]) = (to, from) {
+        (*a, *b, *c, *d, *e, *f) = (*p, *q, *r, *s, *t, *u);
+    }
+    to_end.copy_from_slice(from_end);
+}
+
+/// A buffer of [`CHUNK_BYTES`] that records are copied into.
+#[derive(Debug)]
+pub struct Chunk {
+    bytes: Vec<u8>,
+    length: usize,
+}
+
+impl Default for Chunk {
+    fn default() -> Self {
+        Self { bytes: vec![0; CHUNK_BYTES], length: 0 }
+    }
+}
+
+impl Chunk {
+    /// Appends a record; one that is full must be cleared first.
+    ///
+    /// # Panics
+    /// If it is full.
+    #[inline]
+    pub fn push(&mut self, record: &Record) {
+        copy(&mut self.bytes.as_chunks_mut().0[self.length], record);
+        self.length += 1;
+    }
+
+    /// Whether it has no room left.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.length == CHUNK_BYTES / RECORD_BYTES
+    }
+
+    /// How many records it has.
+    pub fn records(&self) -> usize {
+        self.length
+    }
+
+    /// The records' bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length * RECORD_BYTES]
+    }
+
+    /// Empties it.
+    pub fn clear(&mut self) {
+        self.length = 0;
+    }
+}
+
 const _: () = assert!(KEY_BYTES == 10 && CHUNK_BYTES <= 1 << 20);
 
 #[cfg(test)]
