@@ -36,6 +36,8 @@ use table::{EMPTY, Table};
 
 /// Groups that one table may have before there are many.
 const SMALL_GROUPS: usize = 1 << 16;
+/// Rows between two looks at how many groups there are.
+const STEP_ROWS: usize = 1 << 10;
 /// Bits of the hash, its highest, that say which table.
 const RADIX_BITS: u32 = 8;
 const RADIX: usize = 1 << RADIX_BITS;
@@ -131,19 +133,27 @@ impl<A: Accumulator> Aggregator<A> {
 
     /// Adds rows to the only table; returns how many before there were too many groups for it.
     fn add_to_one(&mut self, keys: &[i64], values: &[A::Value]) -> usize {
-        let table = &mut self.tables[0];
-        for (row, (key, value)) in keys.iter().zip(values).enumerate() {
-            if *key == EMPTY {
-                self.apart.get_or_insert(A::NEW).add(*value);
-                continue;
-            }
-            table.state(*key, hash(*key)).add(*value);
-            if table.len() > SMALL_GROUPS {
+        let steps = keys.chunks(STEP_ROWS).zip(values.chunks(STEP_ROWS));
+        let mut done = 0;
+        for (keys, values) in steps {
+            self.add_apart(keys, values);
+            let rows = keys.iter().copied().zip(values.iter().copied());
+            self.tables[0].add(rows.filter(|(key, _)| *key != EMPTY));
+            done += keys.len();
+            if self.tables[0].len() > SMALL_GROUPS {
                 self.spread();
-                return row + 1;
+                break;
             }
         }
-        keys.len()
+        done
+    }
+
+    /// Adds those rows of a step whose key is that of empty slots.
+    fn add_apart(&mut self, keys: &[i64], values: &[A::Value]) {
+        if keys.contains(&EMPTY) {
+            let rows = keys.iter().zip(values).filter(|(key, _)| **key == EMPTY);
+            rows.for_each(|(_, value)| self.apart.get_or_insert(A::NEW).add(*value));
+        }
     }
 
     fn add_to_many(&mut self, keys: &[i64], values: &[A::Value]) {
@@ -171,10 +181,7 @@ impl<A: Accumulator> Aggregator<A> {
     fn drain(&mut self, lane: usize) {
         let filled = std::mem::take(&mut self.filled[lane]);
         let start = (lane * LANE_ROWS).min(self.lanes.len());
-        let table = &mut self.tables[lane];
-        for (key, value) in &self.lanes[start..start + filled] {
-            table.state(*key, hash(*key)).add(*value);
-        }
+        self.tables[lane].add(self.lanes[start..start + filled].iter().copied());
     }
 
     /// Merges one state. States do not wait in lanes: blocks come in the order of the tables already.

@@ -45,19 +45,39 @@ impl<A: Accumulator> Table<A> {
         self.used
     }
 
+    /// Adds rows; their keys are other than [`EMPTY`].
+    #[inline(always)]
+    pub(super) fn add(&mut self, rows: impl Iterator<Item = (i64, A::Value)>) {
+        for (key, value) in rows {
+            self.state(key, hash(key)).add(value);
+        }
+    }
+
     /// The state of a key other than [`EMPTY`], made if there is none.
     #[inline(always)]
     pub(super) fn state(&mut self, key: i64, hash: u64) -> &mut A {
         let mask = self.slots.len() - 1;
         let mut at = hash as usize & mask;
+        // Most keys are where they belong. Looking there first keeps the loop, and with it the engine's check for
+        // interruption, out of their way.
+        if self.slots[at].key != key {
+            at = self.find(at, key, hash);
+        }
+        &mut self.slots[at].state
+    }
+
+    /// Where a key is that is not at `at`, where it belongs; made if there is none.
+    #[inline(never)]
+    fn find(&mut self, at: usize, key: i64, hash: u64) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut at = at;
         while self.slots[at].key != key {
             if self.slots[at].key == EMPTY {
-                at = self.insert(at, key, hash);
-                break;
+                return self.insert(at, key, hash);
             }
             at = (at + 1) & mask;
         }
-        &mut self.slots[at].state
+        at
     }
 
     /// Every group, in the order of the slots.
