@@ -25,8 +25,9 @@ use serde::{Deserialize, Serialize};
 
 use sketch::Sketch;
 
-/// Input read by one map task when the request does not say: a tenth of a second of work, so that a first result is soon.
-const SPLIT_BYTES: u64 = 8 << 20;
+/// Input read by one map task when the request does not say: hundredths of a second of work, so that a first result is
+/// soon.
+const SPLIT_BYTES: u64 = 2 << 20;
 /// Reducers at most: a map's sketch is a hundred kilobytes, so one is nearly always enough.
 const REDUCERS_MAX: u32 = 64;
 
