@@ -7,7 +7,11 @@ mod bare;
 mod cluster;
 mod cold;
 mod density;
+mod epochs;
+mod groupby;
 mod hello;
+mod job;
+mod kernels;
 mod load;
 mod pass;
 mod recover;
@@ -15,14 +19,29 @@ mod remote_call;
 mod report;
 mod rest;
 mod server;
+mod streaming;
 mod tasks;
+mod text;
 mod wordcount;
 
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-const NAMES: [&str; 8] = ["hello", "cold", "density", "tasks", "wordcount", "remote-call", "pass", "recover"];
+const NAMES: [&str; 12] = [
+    "hello",
+    "cold",
+    "density",
+    "tasks",
+    "wordcount",
+    "remote-call",
+    "pass",
+    "recover",
+    "groupby",
+    "streaming",
+    "epochs",
+    "kernels",
+];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -55,6 +74,10 @@ async fn run(name: &str, args: &[String]) -> Result<()> {
         "pass" => pass::run(args).await,
         "recover" => recover::run(args).await,
         "wordcount" => wordcount::run(args).await,
+        "groupby" => groupby::run(args).await,
+        "streaming" => streaming::run(args).await,
+        "epochs" => epochs::run(args).await,
+        "kernels" => kernels::run(args).await,
         "all" => {
             for name in NAMES {
                 Box::pin(run(name, &[])).await?;
