@@ -30,7 +30,7 @@ use crate::{
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let Cli { command, url, json } = match Cli::try_parse() {
+    let Cli { command, url, json } = match Cli::try_parse_from(commands::expand(std::env::args_os())) {
         Ok(cli) => cli,
         Err(error) => return args::refuse(&error),
     };

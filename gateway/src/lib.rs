@@ -26,7 +26,7 @@ mod metrics;
 mod price;
 mod problem;
 
-pub use config::Config;
+pub use config::{Config, Prices};
 pub use gateway::Gateway;
 pub use mirror::Mirror;
 pub use registry::Registry;

@@ -54,7 +54,12 @@ impl Owners {
 
     /// The owner of the jobs with this tag.
     pub(crate) fn of(&self, tag: ShardTag) -> Option<Owner> {
-        self.find(|shard| shard.tag == tag).map(|shard| shard.owner)
+        self.tagged(tag).map(|shard| shard.owner)
+    }
+
+    /// A shard by tag.
+    pub(crate) fn tagged(&self, tag: ShardTag) -> Option<Shard> {
+        self.find(|shard| shard.tag == tag)
     }
 
     /// A shard by name.

@@ -78,18 +78,25 @@ pub enum Durability {
 }
 
 /// A task as the scheduler knows it: a call whose function has been resolved.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct TaskSpec {
     /// The task.
     pub id: TaskId,
     /// The driver that called it; `None`: the root.
     pub parent: Option<TaskId>,
+    /// Arguments.
+    pub args: Vec<Value>,
+    /// All else.
+    pub terms: Terms,
+}
+
+/// What runs and how, whatever the arguments: most calls of a driver have the same.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Terms {
     /// Digest of the function version that runs it.
     pub version: Digest,
     /// Which entry.
     pub entry: String,
-    /// Arguments.
-    pub args: Vec<Value>,
     /// Declared outputs (0 for a generator).
     pub outputs: u32,
     /// Whether it is a generator.
@@ -103,7 +110,6 @@ pub struct TaskSpec {
     /// GPUs.
     pub gpu: u32,
     /// Custom resources.
-    #[serde(default)]
     pub custom: Custom,
     /// Where to run.
     pub placement: Placement,
@@ -120,14 +126,13 @@ pub struct TaskSpec {
     /// When outputs go to the object store.
     pub durability: Durability,
     /// Whether the outputs of an equal task that committed before will do.
-    #[serde(default)]
     pub memo: bool,
 }
 
-impl TaskSpec {
+impl Terms {
     /// What must be equal when a replayed driver makes the call again; compared with the recorded one.
-    pub fn fingerprint(&self) -> Digest {
-        let identity = (self.version, &self.entry, &self.args, self.outputs, self.generator);
+    pub fn fingerprint(&self, args: &[Value]) -> Digest {
+        let identity = (self.version, &self.entry, args, self.outputs, self.generator);
         Digest::of(&rmp_serde::to_vec(&identity).unwrap_or_default())
     }
 }

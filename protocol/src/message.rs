@@ -84,6 +84,67 @@ impl Usage {
     }
 }
 
+/// Requests to the object store, and the bytes in their bodies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Requests {
+    /// Reads of an object or a range of one.
+    pub get: u64,
+    /// Questions for an object's size and etag.
+    pub head: u64,
+    /// Whole objects written, and copies.
+    pub put: u64,
+    /// Of uploads in parts: each part, the beginning and the end.
+    pub part: u64,
+    /// Listings, whatever their length.
+    pub list: u64,
+    /// Objects removed.
+    pub delete: u64,
+    /// Bytes that were read.
+    pub bytes_in: u64,
+    /// Bytes that were written.
+    pub bytes_out: u64,
+}
+
+impl Requests {
+    /// Adds what others made.
+    pub fn add(&mut self, other: &Self) {
+        self.get += other.get;
+        self.head += other.head;
+        self.put += other.put;
+        self.part += other.part;
+        self.list += other.list;
+        self.delete += other.delete;
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
+    }
+
+    /// Requests of every kind that writes.
+    pub fn writes(&self) -> u64 {
+        self.put + self.part
+    }
+}
+
+/// What a job's bill counts beside [`Usage`]. It is summed up by job and kept of no single task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Spent {
+    /// Memory that was reserved for attempts, times how long it was, waits included: MiB times microseconds.
+    pub memory_mib_us: u64,
+    /// Requests made for its attempts and its partitions.
+    pub requests: Requests,
+}
+
+impl Spent {
+    /// Adds what others spent.
+    pub fn add(&mut self, other: &Self) {
+        self.memory_mib_us += other.memory_mib_us;
+        self.requests.add(&other.requests);
+    }
+}
+
 /// From owner to executor.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum ToExecutor {
@@ -222,6 +283,14 @@ pub enum FromExecutor {
     },
     /// A lazily stored partition reached the object store.
     Durable(StoredKey),
+    /// Something was done for a job beside its attempts: partitions went to the object store, or were fetched ahead. Told
+    /// before anything that follows from it.
+    Spent {
+        /// The job.
+        job: JobId,
+        /// What it took.
+        spent: Spent,
+    },
     /// What it offers has changed; what runs goes on.
     Offer(Offer),
     /// It takes no new attempts, finishes what runs, uploads what only it has, and leaves. Attempts that were assigned
@@ -237,6 +306,8 @@ pub enum FromExecutor {
         result: Result<Vec<Output>, Error>,
         /// What it used.
         usage: Usage,
+        /// And what its job is billed for beside that.
+        spent: Spent,
         /// What it wrote to stdout, stderr and the log, as NDJSON lines `{"at_us":…,"stream":…,"line":…}`, without what
         /// [`FromExecutor::Logs`] has told.
         logs: bytes::Bytes,

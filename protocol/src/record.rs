@@ -9,8 +9,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttemptId, Digest, Error, FunctionName, JobId, PartitionId, TaskId, function::FunctionVersion,
-    message::Usage, value::Output, value::Payload,
+    AttemptId, Digest, Error, FunctionName, JobId, PartitionId, TaskId,
+    function::FunctionVersion,
+    message::{Spent, Usage},
+    value::{Output, Payload},
 };
 
 /// One entry. Times are Unix milliseconds.
@@ -107,6 +109,9 @@ pub enum Record {
         result: Result<Vec<Output>, Error>,
         /// Sums over all attempts.
         usage: Usage,
+        /// What else its bill counts.
+        #[serde(default)]
+        spent: Spent,
         /// Tasks of the job, the root included.
         tasks: u64,
     },
@@ -213,7 +218,7 @@ pub struct Committed {
     pub attempt: AttemptId,
     /// The driver that called it; `None`: the root.
     pub parent: Option<TaskId>,
-    /// [`crate::call::TaskSpec::fingerprint`]: a replayed driver must make the same call.
+    /// [`crate::call::Terms::fingerprint`]: a replayed driver must make the same call.
     pub fingerprint: Digest,
     /// One per output.
     pub outputs: Vec<Output>,

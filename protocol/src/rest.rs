@@ -6,11 +6,17 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Code, Digest, Error, FunctionName, JobId, Kind, function::ComponentKind, message::Usage};
+use crate::{
+    Code, Digest, Error, FunctionName, JobId, Kind,
+    function::ComponentKind,
+    message::{Spent, Usage},
+};
 
+mod cost;
 mod executors;
 mod graph;
 
+pub use cost::{Charge, CostView, RequestsCost};
 pub use executors::{ClusterView, ExecutorState, ExecutorView, QueueView, WaitView};
 pub use graph::{GraphTask, GraphView, LineageView, OutputView};
 
@@ -88,6 +94,9 @@ pub struct JobView {
     pub error: Option<Error>,
     /// Sums over all attempts.
     pub usage: Usage,
+    /// What else its bill counts.
+    #[serde(default)]
+    pub spent: Spent,
     /// What the next thing it does waits for, in words; empty if nothing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub waiting_for: String,
@@ -280,36 +289,4 @@ pub struct DeadLetterView {
     /// The job it was retried as.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub retried_as: Option<JobId>,
-}
-
-/// `GET /v1/jobs/{id}/cost`: usage so far, priced with the gateway's price list.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct CostView {
-    /// The job.
-    pub id: JobId,
-    /// The currency of all amounts (ISO 4217).
-    pub currency: String,
-    /// The sum of the amounts below.
-    pub total: f64,
-    /// Seconds of computing.
-    pub cpu_seconds: Charge,
-    /// 10^9 bytes of memory for an hour; an upper bound.
-    pub gb_hours: Charge,
-    /// Attempts of tasks.
-    pub requests: Charge,
-    /// Whether the job has ended, so that this is all.
-    pub complete: bool,
-}
-
-/// One line of a bill.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Charge {
-    /// How much was used.
-    pub quantity: f64,
-    /// Of one unit.
-    pub price: f64,
-    /// `quantity` times `price`.
-    pub amount: f64,
 }

@@ -12,8 +12,8 @@ use std::{
 use bytes::Bytes;
 use fanfold_protocol::{
     AttemptId, Digest, ExecutorId, JobId, PartitionId, TaskId,
-    call::{Durability, Placement, TaskSpec},
-    message::{FromExecutor, Offer, ToExecutor, Usage},
+    call::{Durability, Placement, TaskSpec, Terms},
+    message::{FromExecutor, Offer, Spent, ToExecutor, Usage},
     value::{Output, Value},
 };
 use fanfold_scheduler::{Command, Event, JobStart, Replay, Scheduler};
@@ -132,8 +132,8 @@ impl Bench {
 
     fn finish(&mut self, attempt: AttemptId) {
         let result = Ok(vec![Output::Inline(Bytes::new().into())]);
-        let (usage, logs) = (Usage::default(), Bytes::new());
-        self.from(FromExecutor::Finished { attempt, result, usage, logs });
+        let (usage, spent, logs) = (Usage::default(), Spent::default(), Bytes::new());
+        self.from(FromExecutor::Finished { attempt, result, usage, spent, logs });
     }
 
     fn wait(&mut self, wait: u64, on: Vec<PartitionId>) {
@@ -183,12 +183,9 @@ impl Bench {
 }
 
 fn spec(id: TaskId, parent: Option<TaskId>, cpu_millis: u32) -> TaskSpec {
-    TaskSpec {
-        id,
-        parent,
+    let terms = Terms {
         version: Digest([7; 32]),
         entry: "noop".to_owned(),
-        args: vec![Value::Inline(Bytes::from_static(b"0123456789").into())],
         outputs: 1,
         generator: false,
         cpu_millis: cpu_millis.max(1000),
@@ -204,5 +201,6 @@ fn spec(id: TaskId, parent: Option<TaskId>, cpu_millis: u32) -> TaskSpec {
         deterministic: true,
         durability: Durability::Lazy,
         memo: false,
-    }
+    };
+    TaskSpec { id, parent, args: vec![Value::Inline(Bytes::from_static(b"0123456789").into())], terms }
 }

@@ -128,10 +128,9 @@ impl Scheduler {
 
 /// Whether it makes sense to fetch for the task: it waits for room, and where it runs depends on its inputs or is fixed.
 fn may_be_meant(task: &Task, class: ClassIx) -> bool {
-    let placed = task
-        .spec
-        .as_ref()
-        .is_some_and(|spec| matches!(spec.placement, Placement::Local | Placement::On { strict: true, .. }));
+    let placed = task.spec.as_ref().is_some_and(|spec| {
+        matches!(spec.terms.placement, Placement::Local | Placement::On { strict: true, .. })
+    });
     placed
         && matches!(task.phase, Phase::Ready(queued) if queued == class)
         && (1..=INPUTS_MAX).contains(&task.args.len())

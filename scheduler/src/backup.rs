@@ -104,7 +104,7 @@ impl Scheduler {
         let (Some(run), Some(spec)) = (task.run(), &task.spec) else { return };
         if task.parent.is_some() && !is_driver(task, run) {
             let took_ms = self.now_ms.saturating_sub(run.since_ms);
-            let class = (task.stage, spec.version);
+            let class = (task.stage, spec.terms.version);
             self.job_of(ix).pace.times.entry(class).or_default().add(took_ms);
         }
     }
@@ -151,7 +151,7 @@ impl Scheduler {
     fn is_slow(&self, ix: TaskIx) -> bool {
         let task = &self.tasks[ix];
         let Some(spec) = &task.spec else { return false };
-        let times = self.jobs[task.job].pace.times.get(&(task.stage, spec.version));
+        let times = self.jobs[task.job].pace.times.get(&(task.stage, spec.terms.version));
         times.and_then(Times::slow_ms).is_some_and(|slow_ms| self.elapsed_ms(ix) > slow_ms)
     }
 
@@ -276,7 +276,8 @@ impl Scheduler {
 
 fn may_have_backup(task: &Task) -> bool {
     let bound = |placement| matches!(placement, Placement::On { strict: true, .. });
-    let suits = task.spec.as_ref().is_some_and(|spec| spec.deterministic && !bound(spec.placement));
+    let suits =
+        task.spec.as_ref().is_some_and(|spec| spec.terms.deterministic && !bound(spec.terms.placement));
     suits && !task.flags.backed_up && task.run().is_some_and(|run| !is_driver(task, run))
 }
 

@@ -1,8 +1,8 @@
 //! Attempts that finish: the one commit of a task, and what is made again afterwards.
 
 use fanfold_protocol::{
-    AttemptId, Code, Error, ExecutorId, Kind,
-    message::Usage,
+    AttemptId, Code, Error, ExecutorId, JobId, Kind,
+    message::{Spent, Usage},
     value::{Output, Value},
 };
 
@@ -14,6 +14,34 @@ use crate::{
 };
 
 impl Scheduler {
+    /// Counts what an attempt that ends has used, if it is one of ours.
+    pub(crate) fn used(&mut self, attempt: AttemptId, usage: &Usage, spent: &Spent) {
+        let Some(&ix) = self.task_index.get(&attempt.task) else { return };
+        if self.current(attempt) != Some(ix)
+            && self.backed_up_by(attempt).is_none()
+            && !self.pool.is_stopping(attempt)
+        {
+            return;
+        }
+        let stage = self.tasks[ix].stage;
+        let job = self.job_of(ix);
+        job.usage.add(usage);
+        job.spent.add(spent);
+        if let Some(stage) = job.stage_mut(stage) {
+            stage.bytes_read += usage.bytes_read;
+            stage.bytes_written += usage.bytes_written;
+        }
+    }
+
+    /// Counts what was done for a job beside its attempts. What is done after its end is on nobody's bill.
+    pub(crate) fn spent(&mut self, job: JobId, spent: &Spent) {
+        if let Some(&ix) = self.job_index.get(&job)
+            && let Some(job) = self.jobs.get_mut(ix)
+        {
+            job.spent.add(spent);
+        }
+    }
+
     pub(crate) fn finished(
         &mut self,
         executor: ExecutorId,
@@ -21,19 +49,6 @@ impl Scheduler {
         result: Result<Vec<Output>, Error>,
         usage: &Usage,
     ) {
-        if let Some(&ix) = self.task_index.get(&attempt.task)
-            && (self.current(attempt) == Some(ix)
-                || self.backed_up_by(attempt).is_some()
-                || self.pool.is_stopping(attempt))
-        {
-            let stage = self.tasks[ix].stage;
-            let job = self.job_of(ix);
-            job.usage.add(usage);
-            if let Some(stage) = job.stage_mut(stage) {
-                stage.bytes_read += usage.bytes_read;
-                stage.bytes_written += usage.bytes_written;
-            }
-        }
         if result.as_ref().is_err_and(|error| error.code == Code::Draining) {
             self.leaving(executor); // It will say so itself; until then it would be given the same again.
         }

@@ -166,6 +166,7 @@ impl Scheduler {
             job: job.id,
             result,
             usage: job.usage,
+            spent: job.spent,
             tasks: job.tasks,
             attempts: job.root_failed_before + self.tasks[root].attempt,
             kept,
@@ -181,6 +182,7 @@ impl Scheduler {
                 at_ms: self.now_ms,
                 result: end.result.clone(),
                 usage: end.usage,
+                spent: end.spent,
                 tasks: end.tasks,
             };
             self.command(Command::Record(record));

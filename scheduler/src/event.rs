@@ -6,7 +6,7 @@ use fanfold_protocol::{
     AttemptId, Digest, Error, ExecutorId, JobId, PartitionId, TaskId,
     call::TaskSpec,
     link::Held,
-    message::{FromExecutor, Offer, ToExecutor, Usage},
+    message::{FromExecutor, Offer, Spent, ToExecutor, Usage},
     record::{Committed, Record},
     rest::{GraphView, Progress},
     value::{Output, StoredKey},
@@ -146,6 +146,8 @@ pub struct JobEnd {
     pub result: Result<Vec<Output>, Error>,
     /// Sums over all attempts.
     pub usage: Usage,
+    /// What else its bill counts.
+    pub spent: Spent,
     /// Tasks, the root included.
     pub tasks: u64,
     /// Attempts of the root task.

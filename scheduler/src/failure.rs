@@ -27,14 +27,14 @@ impl Scheduler {
 
     fn history(&self, ix: TaskIx) -> History {
         let task = &self.tasks[ix];
-        let spec = task.spec.as_deref();
+        let terms = task.spec.as_ref().map(|spec| &*spec.terms);
         History {
-            attempts: spec.map_or(1, |spec| spec.attempts),
-            backoff_ms: spec.map_or(0, |spec| spec.backoff_ms),
-            deterministic: spec.is_none_or(|spec| spec.deterministic),
+            attempts: terms.map_or(1, |terms| terms.attempts),
+            backoff_ms: terms.map_or(0, |terms| terms.backoff_ms),
+            deterministic: terms.is_none_or(|terms| terms.deterministic),
             recorded_root: self.jobs[task.job].recorded && task.parent.is_none(),
             memory: task.memory,
-            memory_max: spec.map_or(0, |spec| spec.memory_max),
+            memory_max: terms.map_or(0, |terms| terms.memory_max),
             failures: task.failures,
             losses: task.losses,
         }

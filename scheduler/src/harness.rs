@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, HashMap};
 use bytes::Bytes;
 use fanfold_protocol::{
     AttemptId, Code, Digest, Error, ExecutorId, JobId, Kind, PartitionId, TaskId,
-    call::{Durability, Placement, TaskSpec},
+    call::{Durability, Placement, TaskSpec, Terms},
     custom::Custom,
     link::Held,
-    message::{FromExecutor, Offer, Usage},
+    message::{FromExecutor, Offer, Spent, Usage},
     record::Record,
     value::{Output, PartitionMeta, Payload, Stored, StoredKey, Value},
 };
@@ -248,7 +248,8 @@ impl World {
 
     fn finished(&self, task: TaskId, result: Result<Vec<Output>, Error>) -> FromExecutor {
         let attempt = self.attempts[&task].0;
-        FromExecutor::Finished { attempt, result, usage: Usage::default(), logs: Bytes::new() }
+        let (usage, spent, logs) = (Usage::default(), Spent::default(), Bytes::new());
+        FromExecutor::Finished { attempt, result, usage, spent, logs }
     }
 
     fn job(&mut self, rest: &[&str]) -> Event {
@@ -278,12 +279,9 @@ impl World {
 
     fn spec(&self, id: TaskId, parent: Option<TaskId>, rest: &[&str]) -> TaskSpec {
         let memory = option(rest, "mem").unwrap_or(100) * MIB;
-        TaskSpec {
-            id,
-            parent,
+        let terms = Terms {
             version: Digest([7; 32]),
             entry: option::<String>(rest, "entry").unwrap_or_default(),
-            args: self.parts(rest).into_iter().map(Value::Partition).collect(),
             outputs: option(rest, "outs").unwrap_or(1) * u32::from(!rest.contains(&"generator")),
             generator: rest.contains(&"generator"),
             cpu_millis: option(rest, "cpu").map_or(1000, |cpu: u32| cpu * 1000),
@@ -299,7 +297,9 @@ impl World {
             deterministic: !rest.contains(&"random"),
             durability: if rest.contains(&"fleeting") { Durability::None } else { Durability::Lazy },
             memo: rest.contains(&"memo"),
-        }
+        };
+        let args = self.parts(rest).into_iter().map(Value::Partition).collect();
+        TaskSpec { id, parent, args, terms }
     }
 
     fn placement(&self, rest: &[&str]) -> Placement {

@@ -2,12 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use fanfold_protocol::{Digest, JobId, message::Usage, record::Committed, rest::Stage};
+use fanfold_protocol::{
+    Digest, JobId,
+    message::{Spent, Usage},
+    record::Committed,
+    rest::Stage,
+};
 
 use crate::{
     Replay,
     backup::Pace,
     slab::{ClassIx, TaskIx},
+    spec::Shared,
     timer::TimerKey,
 };
 
@@ -29,7 +35,10 @@ pub(crate) struct Job {
     pub stages: Vec<(String, Stage)>,
     /// Versions that its tasks run, in the order of the first call.
     pub versions: Vec<Digest>,
+    /// What its tasks have in common.
+    pub terms: Shared,
     pub usage: Usage,
+    pub spent: Spent,
     /// Tasks called so far.
     pub tasks: u64,
     /// Of these, not settled.
@@ -121,7 +130,9 @@ impl Job {
             replay,
             stages: Vec::new(),
             versions: Vec::new(),
+            terms: Shared::default(),
             usage: Usage::default(),
+            spent: Spent::default(),
             tasks: 0,
             open: 0,
             running: 0,

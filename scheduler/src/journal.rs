@@ -26,7 +26,8 @@ impl Scheduler {
             return;
         }
         let Some(spec) = &task.spec else { return };
-        let (fingerprint, parent) = (spec.fingerprint(), spec.parent);
+        let fingerprint = spec.fingerprint();
+        let parent = task.parent.map(|parent| self.tasks[parent].id);
         self.tasks[ix].fingerprint = Some(Box::new(fingerprint));
         let unlogged = self.unlogged_names(ix, outputs);
         let job = self.job_of(ix);

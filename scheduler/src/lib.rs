@@ -15,6 +15,7 @@ mod holdings;
 mod job;
 mod output;
 mod slab;
+mod spec;
 mod task;
 mod timer;
 

@@ -113,7 +113,7 @@ impl Scheduler {
     pub(crate) fn check_bindings(&mut self) {
         let mut bound = Vec::new();
         for (ix, task) in self.tasks.iter().filter(|(_, task)| task.is_open()) {
-            let placement = task.spec.as_ref().map(|spec| spec.placement);
+            let placement = task.spec.as_ref().map(|spec| spec.terms.placement);
             if let (Phase::Ready(_), Some(Placement::On { executor, strict: true })) =
                 (&task.phase, placement)
                 && self.is_out_of_reach(executor)

@@ -15,6 +15,7 @@ use crate::{
     interest::Resolved,
     placement::needed_args,
     slab::TaskIx,
+    spec::Spec,
     task::{Part, Phase, put_index},
 };
 
@@ -54,17 +55,18 @@ impl Scheduler {
     /// The key of a task whose arguments all exist.
     fn memo_key(&self, ix: TaskIx) -> Option<Digest> {
         let task = &self.tasks[ix];
-        let wanted =
-            |spec: &&fanfold_protocol::call::TaskSpec| spec.memo && spec.deterministic && !spec.generator;
-        let spec = task.spec.as_deref().filter(|_| task.is_open()).filter(wanted)?;
+        let Spec { args, terms } = task.spec.as_ref().filter(|_| task.is_open())?;
+        if !terms.memo || !terms.deterministic || terms.generator {
+            return None;
+        }
         let mut needed = needed_args(task).map(|(_, part)| part);
-        let args = spec.args.iter().map(|value| match value.needs() {
+        let args = args.iter().map(|value| match value.needs() {
             Some(_) => self.identity(value, needed.next()),
             None => self.identity(value, None),
         });
         let args: Vec<Digest> = args.collect::<Option<_>>()?;
-        let outputs = spec.outputs.to_be_bytes();
-        let mut parts = vec![KEY_VERSION, &spec.version.0, spec.entry.as_bytes(), &outputs];
+        let outputs = terms.outputs.to_be_bytes();
+        let mut parts = vec![KEY_VERSION, &terms.version.0, terms.entry.as_bytes(), &outputs];
         parts.extend(args.iter().map(|arg| &arg.0[..]));
         Some(Digest::of_parts(&parts))
     }

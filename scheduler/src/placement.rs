@@ -30,7 +30,7 @@ const RESERVE_MS: u64 = 10_000;
 
 /// The partitions that must exist before the task can start, with the number of the argument.
 pub(crate) fn needed_args(task: &Task) -> impl Iterator<Item = (usize, Part)> + '_ {
-    let values = task.spec.as_ref().map_or(&[][..], |spec| &spec.args);
+    let values = task.spec.as_ref().map_or(&[][..], |spec| &*spec.args);
     let mut parts = task.args.iter().copied();
     values.iter().enumerate().filter_map(move |(n, value)| match value {
         Value::Inline(payload) => {
@@ -87,11 +87,11 @@ impl Scheduler {
         }
         let task = &self.tasks[ix];
         let Some(spec) = &task.spec else { return };
-        if let Err(name) = self.pool.kinds.learn(&spec.custom) {
+        if let Err(name) = self.pool.kinds.learn(&spec.terms.custom) {
             return self.fail(ix, too_many_kinds(&name));
         }
         let Some(needs) = self.needs_of(ix) else { return };
-        let only = match spec.placement {
+        let only = match spec.terms.placement {
             // Made again, it may run anywhere: the executor it was bound to may be what was lost.
             Placement::On { executor, strict: true } if task.is_open() => Some(executor),
             _ => None,
@@ -203,7 +203,7 @@ impl Scheduler {
         let mut scores = std::mem::take(&mut self.scores);
         scores.clear();
         let task = &self.tasks[task];
-        let placement = task.spec.as_ref().map(|spec| spec.placement).unwrap_or_default();
+        let placement = task.spec.as_ref().map(|spec| spec.terms.placement).unwrap_or_default();
         let wished = match placement {
             Placement::Spread => None,
             Placement::Local => {

@@ -2,7 +2,7 @@
 
 use fanfold_protocol::{
     JobId, PartitionId,
-    message::Usage,
+    message::{Spent, Usage},
     rest::{Progress, Stage, State, WaitView},
     value::Output,
 };
@@ -53,6 +53,11 @@ impl Scheduler {
     /// What all attempts of the job that have ended used.
     pub fn usage(&self, job: JobId) -> Option<&Usage> {
         Some(&self.job(job)?.usage)
+    }
+
+    /// What else its bill counts until now.
+    pub fn spent_on(&self, job: JobId) -> Option<&Spent> {
+        Some(&self.job(job)?.spent)
     }
 
     /// The executors, in the order they joined.

@@ -74,9 +74,9 @@ impl Scheduler {
 
     pub(crate) fn needs_of(&self, ix: TaskIx) -> Option<Resources> {
         let task = &self.tasks[ix];
-        let spec = task.spec.as_ref()?;
-        let custom = self.pool.kinds.places(&spec.custom);
-        Some(Resources { cpu_millis: spec.cpu_millis, memory: task.memory, gpu: spec.gpu, custom })
+        let terms = &task.spec.as_ref()?.terms;
+        let custom = self.pool.kinds.places(&terms.custom);
+        Some(Resources { cpu_millis: terms.cpu_millis, memory: task.memory, gpu: terms.gpu, custom })
     }
 
     fn reason_not_placed(&self, ix: TaskIx) -> String {

@@ -144,7 +144,7 @@ impl Scheduler {
         if !task.is_committed() || !task.is_idle() || task.flags.unmakeable {
             return;
         }
-        if task.spec.as_ref().is_some_and(|spec| !spec.deterministic) {
+        if task.spec.as_ref().is_some_and(|spec| !spec.terms.deterministic) {
             let message = format!(
                 "a partition of task {} was lost and cannot be made again: its function is not deterministic",
                 task.id

@@ -243,7 +243,7 @@ impl Scheduler {
 
     /// Whether the output may reach the object store at all.
     pub(crate) fn may_be_stored(&self, task: TaskIx) -> bool {
-        self.tasks[task].spec.as_ref().is_none_or(|spec| spec.durability != Durability::None)
+        self.tasks[task].spec.as_ref().is_none_or(|spec| spec.terms.durability != Durability::None)
     }
 
     /// The task may be needed by nobody: unfinished, it is cancelled; settled, its record goes.

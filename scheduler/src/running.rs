@@ -2,7 +2,7 @@
 
 use fanfold_protocol::{
     AttemptId, Error,
-    call::{Durability, TaskSpec},
+    call::Durability,
     message::{Argument, Assignment, ToExecutor},
     value::{Output, Value},
 };
@@ -13,6 +13,7 @@ use crate::{
     placement::needed_args,
     ready::Ready,
     slab::{ExecutorIx, TaskIx},
+    spec::Spec,
     task::{Blocked, Cpu, Phase, Run, Task},
 };
 
@@ -20,7 +21,7 @@ impl Scheduler {
     /// Starts an attempt of a queued task on an executor with room for it.
     pub(crate) fn start(&mut self, ix: TaskIx, executor: ExecutorIx) {
         let Some(charge) = self.needs_of(ix) else { return };
-        let memo = self.tasks[ix].spec.as_ref().is_some_and(|spec| spec.memo);
+        let memo = self.tasks[ix].spec.as_ref().is_some_and(|spec| spec.terms.memo);
         self.pool.start(executor, &charge);
         let task = &mut self.tasks[ix];
         let again = task.attempt > 0;
@@ -97,24 +98,25 @@ impl Scheduler {
 
     fn assignment(&self, ix: TaskIx, number: u32) -> Option<Assignment> {
         let task = &self.tasks[ix];
-        let spec = task.spec.as_deref()?;
+        let spec = task.spec.as_ref()?;
+        let terms = &*spec.terms;
         let job = &self.jobs[task.job];
         let recorded_root = job.recorded && task.parent.is_none();
         Some(Assignment {
             attempt: AttemptId { task: task.id, epoch: self.epoch, number },
             job: job.id,
-            version: spec.version,
-            entry: spec.entry.clone(),
+            version: terms.version,
+            entry: terms.entry.clone(),
             args: self.arguments(task, spec),
-            outputs: spec.outputs,
-            generator: spec.generator,
+            outputs: terms.outputs,
+            generator: terms.generator,
             memory: task.memory,
-            timeout_ms: spec.timeout_ms,
-            durability: if recorded_root { Durability::Eager } else { spec.durability },
+            timeout_ms: terms.timeout_ms,
+            durability: if recorded_root { Durability::Eager } else { terms.durability },
         })
     }
 
-    fn arguments(&self, task: &Task, spec: &TaskSpec) -> Vec<Argument> {
+    fn arguments(&self, task: &Task, spec: &Spec) -> Vec<Argument> {
         let plain = |value: &Value| Argument { value: value.clone(), output: None };
         let mut args: Vec<Argument> = spec.args.iter().map(plain).collect();
         for (n, part) in needed_args(task) {

@@ -185,7 +185,9 @@ impl Scheduler {
             FromExecutor::Durable(key) => self.durable(key),
             FromExecutor::Offer(offer) => self.offered(executor, &offer),
             FromExecutor::Leaving => self.leaving(executor),
-            FromExecutor::Finished { attempt, result, usage, logs: _ } => {
+            FromExecutor::Spent { job, spent } => self.spent(job, &spent),
+            FromExecutor::Finished { attempt, result, usage, spent, logs: _ } => {
+                self.used(attempt, &usage, &spent);
                 self.finished(executor, attempt, result, &usage);
             }
         }

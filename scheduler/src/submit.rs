@@ -8,6 +8,7 @@ use crate::{
     output::{Content, Gone, Slot, Was},
     scheduler::Work,
     slab::TaskIx,
+    spec::Spec,
     task::{Outcome, Part, Task},
     timer::Timer,
 };
@@ -68,7 +69,7 @@ impl Scheduler {
             }
         };
         let refusal = self.refusal(&spec, parent, job);
-        let generator = spec.generator;
+        let generator = spec.terms.generator;
         self.define(ix, spec);
         self.hold_outputs(ix);
         if let Some(error) = refusal {
@@ -90,8 +91,8 @@ impl Scheduler {
             );
             return Some(Error::new(Kind::Overloaded, Code::QueueFull, message));
         }
-        if spec.outputs > limit::OUTPUTS_MAX {
-            let message = format!("{} outputs are more than {}", spec.outputs, limit::OUTPUTS_MAX);
+        if spec.terms.outputs > limit::OUTPUTS_MAX {
+            let message = format!("{} outputs are more than {}", spec.terms.outputs, limit::OUTPUTS_MAX);
             return Some(Error::new(Kind::Invalid, Code::Call, message));
         }
         if self.tasks[parent].depth >= limit::TASK_DEPTH_MAX {
@@ -134,25 +135,26 @@ impl Scheduler {
         }
         args.iter().for_each(|part| self.pin(part.task));
         if self.tasks[ix].stage == u32::MAX {
-            self.count_task(ix, &spec.entry);
+            self.count_task(ix, &spec.terms.entry);
         }
-        self.tasks[ix].version = self.jobs[job].version(spec.version);
+        let (version, terms) = (spec.terms.version, self.jobs[job].terms.share(spec.terms));
+        self.tasks[ix].version = self.jobs[job].version(version);
         let mut yielded = Vec::new();
-        if spec.generator && self.tasks[ix].outputs.is_empty() {
+        if terms.generator && self.tasks[ix].outputs.is_empty() {
             self.recall_yields(ix, &mut yielded);
         }
         let slots: Vec<Slot> = yielded.into_iter().map(|output| self.recalled_slot(output)).collect();
         let task = &mut self.tasks[ix];
-        task.memory = task.memory.max(spec.memory);
+        task.memory = task.memory.max(terms.memory);
         task.outputs.extend(slots);
-        if spec.generator {
+        if terms.generator {
             task.feed.get_or_insert_default();
         } else {
-            let outputs = spec.outputs.min(limit::OUTPUTS_MAX) as usize;
+            let outputs = terms.outputs.min(limit::OUTPUTS_MAX) as usize;
             task.outputs.resize_with(outputs.max(task.outputs.len()), Slot::default);
         }
         task.args = args.into();
-        task.spec = Some(Box::new(spec));
+        task.spec = Some(Spec { args: spec.args.into(), terms });
     }
 
     fn count_task(&mut self, ix: TaskIx, entry: &str) {
@@ -177,7 +179,7 @@ impl Scheduler {
     /// Has an open task run.
     fn begin(&mut self, ix: TaskIx) {
         self.acquire_args(ix);
-        let deadline = self.tasks[ix].spec.as_ref().and_then(|spec| spec.deadline_at_ms);
+        let deadline = self.tasks[ix].spec.as_ref().and_then(|spec| spec.terms.deadline_at_ms);
         self.tasks[ix].deadline = deadline.map(|at_ms| self.timers.set(at_ms, Timer::Deadline(ix)));
         self.enqueue(ix);
     }
@@ -238,11 +240,8 @@ impl Scheduler {
     fn is_same_call(&self, ix: TaskIx, spec: &TaskSpec) -> bool {
         let Task { spec: known, fingerprint, .. } = &self.tasks[ix];
         match (known, fingerprint) {
-            (Some(known), _) => {
-                (known.version, &known.entry, &known.args, known.outputs, known.generator)
-                    == (spec.version, &spec.entry, &spec.args, spec.outputs, spec.generator)
-            }
-            (None, Some(fingerprint)) => **fingerprint == spec.fingerprint(),
+            (Some(known), _) => known.is_like(&spec.args, &spec.terms),
+            (None, Some(fingerprint)) => **fingerprint == spec.terms.fingerprint(&spec.args),
             (None, None) => true,
         }
     }

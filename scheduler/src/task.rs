@@ -5,12 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fanfold_protocol::{AttemptId, Digest, Error, ExecutorId, TaskId, call::TaskSpec, value::StoredKey};
+use fanfold_protocol::{AttemptId, Digest, Error, ExecutorId, TaskId, value::StoredKey};
 
 use crate::{
     executor::Resources,
     output::Slot,
     slab::{ClassIx, ExecutorIx, JobIx, NodeIx, TaskIx},
+    spec::Spec,
     timer::TimerKey,
 };
 
@@ -39,7 +40,7 @@ pub(crate) struct Task {
     pub phase: Phase,
     /// What to run. Absent where the task is known from the log only, or its outputs and descendants are all gone
     /// (it is *retired*): then a replay of its driver brings it back.
-    pub spec: Option<Box<TaskSpec>>,
+    pub spec: Option<Spec>,
     /// Every partition the arguments keep alive, in the order of `Value::refers`.
     pub args: Box<[Part]>,
     /// Whether `args` are held as bytes (while it has yet to run); as lineage they are held as long as `spec` is.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use fanfold_protocol::{Error, link::ShardName};
 
-use crate::{Store, errors::corrupt, paths};
+use crate::{Store, backend::Backend, errors::corrupt, paths};
 
 impl Store {
     /// The journal shards that were ever owned, sorted: whose jobs somebody must look after.
@@ -13,6 +13,14 @@ impl Store {
     pub async fn shards(&self) -> Result<Vec<ShardName>, Error> {
         let folders = self.backend().folders(&paths::shards()).await?;
         Ok(folders.iter().filter_map(|name| name.parse().ok()).collect())
+    }
+
+    /// Whether nobody has claimed a shard since `epoch` was claimed: only then is its owner's silence about a job an answer.
+    ///
+    /// # Errors
+    /// `platform` / `storage`.
+    pub async fn is_newest(&self, shard: &ShardName, epoch: u64) -> Result<bool, Error> {
+        Ok(self.backend().newer_epoch(shard.as_str(), epoch).await?.is_none())
     }
 
     /// What all processes of the cluster say to the question `name` (`a-z`, `-`): the answer of whoever was asked first,
@@ -33,6 +41,14 @@ impl Store {
     }
 }
 
+impl Backend {
+    /// The newest epoch of a shard after `epoch`, where somebody has claimed one.
+    pub(crate) async fn newer_epoch(&self, shard: &str, epoch: u64) -> Result<Option<u64>, Error> {
+        let newer = self.names(&paths::epochs(shard), &format!("{epoch:020}"), None).await?;
+        Ok(newer.last().and_then(|name| paths::number(name)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,6 +65,8 @@ mod tests {
             }
             let shards = store.shards().await.unwrap();
             assert_eq!(shards.iter().map(ShardName::as_str).collect::<Vec<_>>(), ["g0", "g1"]);
+            let g0 = &shards[0];
+            assert!(!store.is_newest(g0, 1).await.unwrap() && store.is_newest(g0, 2).await.unwrap());
             assert_eq!(store.agree("keys", "g1").await.unwrap(), "g1");
             assert_eq!(store.agree("keys", "g0").await.unwrap(), "g1");
         }

@@ -37,7 +37,7 @@ pub use members::Members;
 pub use mirror::Mirror;
 pub use objects::Objects;
 pub use partitions::{Index, Partitions};
-pub use requests::Requests;
+pub use requests::Account;
 pub use root::Store;
 pub use s3::{
     Credentials, S3Options,

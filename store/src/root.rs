@@ -2,9 +2,9 @@
 
 use std::{path::Path, sync::Arc};
 
-use fanfold_protocol::Error;
+use fanfold_protocol::{Error, message::Requests};
 
-use crate::{Objects, Partitions, Requests, S3Options, StoreUrl, backend::Backend, blobs::Versions, s3};
+use crate::{Objects, Partitions, S3Options, StoreUrl, backend::Backend, blobs::Versions, s3};
 
 /// A handle to one store; cheap to clone. The last one to go closes the store and, where it is a directory, unlocks it.
 #[derive(Clone, Debug)]

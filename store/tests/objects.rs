@@ -183,7 +183,7 @@ async fn a_failed_upload_leaves_nothing(store: Store) {
     tokio::select! {
         biased;
         _ = upload => unreachable!("its body does not end"),
-        () = async { while store.requests().put < 5 { tokio::task::yield_now().await } } => {}
+        () = async { while store.requests().part < 8 { tokio::task::yield_now().await } } => {}
     }
     assert_eq!(store.objects().read("kept", None, 0..99).await.unwrap(), "before");
     assert_eq!(store.objects().head("new").await.unwrap_err().kind, Kind::NotFound);

@@ -75,6 +75,7 @@ impl Cluster {
         };
         match role {
             "gateway" => command.args(["--listen", "127.0.0.1:0", "--peer", "127.0.0.1:0"]),
+            _ if start.args.contains(&"--slots") => command.args(["--memory", "1GiB"]),
             _ => command.args(["--slots", "1", "--memory", "1GiB"]),
         };
         command.args(start.args).env_remove("FANFOLD_TOKEN").env_remove("FANFOLD_REDIS");

@@ -117,7 +117,11 @@ impl History {
             let view = gateway.ended(&id).await;
             assert_eq!(view["state"], "succeeded", "{view:#}");
             let output = gateway.get(&format!("/v1/invocations/{id}/output")).await.expect(200);
-            assert!(output.body == expected, "invocation {id} answers something else than undisturbed");
+            assert!(
+                output.body == expected,
+                "invocation {id} answers something else than undisturbed: {}",
+                output.text()
+            );
             found.succeeded += 1;
         }
         found

@@ -6,6 +6,7 @@ pub mod history;
 pub mod platform;
 pub mod proxy;
 pub mod redis;
+pub mod rpc;
 pub mod s3;
 pub mod signal;
 pub mod sim;

@@ -271,9 +271,10 @@ async fn a_function_that_does_something_else_is_told_so() {
     let driver = fickle("call", None).await;
     assert_eq!(driver["state"], "failed", "{driver:#}");
     assert_eq!(driver["error"]["code"], "non-deterministic", "{driver:#}");
-    // Its driver is told that a partition is another one than before, and fails with what it was told.
+    // Its driver is told that a partition is another one than before, and passes on what it was told.
     let task = fickle("output", None).await;
     assert_eq!(task["state"], "failed", "{task:#}");
+    assert_eq!(task["error"]["code"], "non-deterministic", "{task:#}");
     let told = task["error"]["message"].as_str().expect("a message");
     assert!(told.contains("made again and differs") && told.contains("not deterministic"), "{task:#}");
 }

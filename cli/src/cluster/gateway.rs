@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use fanfold_gateway::{
-    Gateway,
+    Gateway, Prices,
     cluster::{Executors, RemoteLane},
 };
 use fanfold_protocol::{Error, cluster::Role, link::ShardName};
@@ -15,7 +15,7 @@ use crate::{
     failure::Failure,
     output::Output,
     up::{
-        self, Access,
+        self, Access, PriceList,
         platform::{ABORTED, RUNTIME_END, runtime, serve},
         signals::Signals,
     },
@@ -50,6 +50,8 @@ pub struct Args {
     advertise_url: Option<String>,
     #[command(flatten)]
     access: Access,
+    #[command(flatten)]
+    prices: PriceList,
 }
 
 /// `http://HOST:PORT`.
@@ -70,12 +72,13 @@ pub fn run(args: &Args, out: Output) -> Result<(), Failure> {
     up::start_log(&args.common.log)?;
     up::raise_open_files();
     let token = args.access.token(args.listen)?;
+    let prices = args.prices.read()?;
     up::check_address(args.listen)?;
     let runtime = runtime("gateway")?;
     let ended: Result<Option<Error>, Failure> = runtime.block_on(async {
         let mut signals = Signals::listen()?;
         let gateway = tokio::select! {
-            started = start(args, token, out) => started?,
+            started = start(args, token, prices, out) => started?,
             signal = signals.next() => {
                 tracing::info!(signal, "stopped before it was ready");
                 return Ok(None);
@@ -97,7 +100,7 @@ pub fn run(args: &Args, out: Output) -> Result<(), Failure> {
     }
 }
 
-async fn start(args: &Args, token: Option<String>, out: Output) -> Result<Gateway, Failure> {
+async fn start(args: &Args, token: Option<String>, prices: Prices, out: Output) -> Result<Gateway, Failure> {
     let members = args.common.members().await.map_err(not_started)?;
     if let Some(members) = &members {
         be_alone(members, &args.name).await?;
@@ -107,6 +110,7 @@ async fn start(args: &Args, token: Option<String>, out: Output) -> Result<Gatewa
         shard: args.name.clone(),
         listen: args.listen,
         token,
+        prices,
         mirror: args.common.mirror().map_err(not_started)?,
         ..fanfold_gateway::Config::default()
     };

@@ -9,12 +9,12 @@ use fanfold_client::{
 };
 use fanfold_protocol::JobId;
 use futures::{StreamExt as _, TryStreamExt as _};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     commands::{
-        input,
         job_graph::{self, Format},
+        job_input::Given,
         job_view,
         job_watch::{self, Show},
         save::Target,
@@ -77,13 +77,14 @@ pub enum Command {
 
 /// `job run`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: fanfold job run wordcount --input '{\"prefix\": \"texts/\", \"top\": 10}'")]
+#[command(
+    after_help = "Examples: fanfold job run wordcount --input '{\"prefix\": \"texts/\", \"top\": 10}'\n          fanfold job run sort --input in/ --output out/ --reducers 48"
+)]
 pub struct Run {
     /// NAME, NAME:ALIAS or NAME:VERSION
     function: String,
-    /// The input as JSON, @FILE to read it from a file, - to read it from stdin
-    #[arg(short, long, default_value = "null")]
-    input: String,
+    #[command(flatten)]
+    pub(super) input: Given,
     /// Which entry of the function
     #[arg(long, default_value = "")]
     entry: String,
@@ -131,7 +132,7 @@ pub async fn run(client: &Client, command: Command, out: Output) -> Result<(), F
 }
 
 async fn start(client: &Client, args: Run, out: Output) -> Result<(), Failure> {
-    let input = read_input(&args.input).await?;
+    let input = args.input.read().await?;
     let request = JobRequest { function: args.function, entry: args.entry, input };
     let invocation = client.run_job(&request).await?;
     let id = invocation.id();
@@ -141,7 +142,12 @@ async fn start(client: &Client, args: Run, out: Output) -> Result<(), Failure> {
     if !out.json {
         note(format_args!("job {id}"));
     }
-    let view = job_watch::watch(&invocation, Show::Bars, out).await?;
+    let show = match out.json {
+        true => Show::Nothing,
+        false if io::stderr().is_terminal() => Show::Bars,
+        false => Show::Notes,
+    };
+    let view = job_watch::watch(&invocation, show, out).await?;
     match out.json {
         true => out.json(&view)?,
         false => note(job_view::summary(&view)),
@@ -152,17 +158,6 @@ async fn start(client: &Client, args: Run, out: Output) -> Result<(), Failure> {
         out.stream(invocation.output().await?).await?;
     }
     Ok(())
-}
-
-async fn read_input(text: &str) -> Result<Value, Failure> {
-    let bytes = match text.strip_prefix('@') {
-        Some(path) => tokio::fs::read(path).await.map_err(|e| Failure::file(path.as_ref(), &e))?,
-        None if text == "-" => input::stdin().await?.to_vec(),
-        None => text.as_bytes().to_vec(),
-    };
-    serde_json::from_slice(&bytes).map_err(|e| {
-        Failure::usage(format!("the input is not JSON: {e}"), "quote it for the shell: --input '{\"a\": 1}'")
-    })
 }
 
 /// Shows a job until it has ended; one that did not succeed is a failure.

@@ -144,15 +144,24 @@ pub fn entry(name: &str) -> &str {
 /// `job show --cost`.
 pub fn bill(cost: &CostView) -> String {
     let mut table = Table::new([left("WHAT"), right("QUANTITY"), right("PRICE"), right("AMOUNT")]);
-    let lines: [(&str, &Charge); 3] =
-        [("cpu seconds", &cost.cpu_seconds), ("GB hours", &cost.gb_hours), ("tasks", &cost.requests)];
+    let requests = &cost.requests;
+    let lines: [(&str, &Charge); 12] = [
+        ("cpu seconds", &cost.cpu_seconds),
+        ("GB hours", &cost.gb_hours),
+        ("requests", &requests.all),
+        ("  get", &requests.get),
+        ("  head", &requests.head),
+        ("  put", &requests.put),
+        ("  part", &requests.part),
+        ("  list", &requests.list),
+        ("  delete", &requests.delete),
+        ("GB in", &cost.gb_in),
+        ("GB out", &cost.gb_out),
+        ("GB months", &cost.stored_gb_months),
+    ];
     for (what, Charge { quantity, price, amount }) in lines {
-        table.row([
-            what.to_owned(),
-            format!("{quantity:.3}"),
-            format!("{price:.3e}"),
-            format!("{amount:.6}"),
-        ]);
+        let quantity = if quantity.fract() == 0.0 { quantity.to_string() } else { format!("{quantity:.6}") };
+        table.row([what.to_owned(), quantity, format!("{price:.3e}"), format!("{amount:.6}")]);
     }
     let until = if cost.complete { "" } else { " so far" };
     format!("{table}\ntotal {:.6} {}{until}", cost.total, cost.currency)

@@ -13,15 +13,26 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use indicatif::{MultiProgress, ProgressBar};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use crate::{commands::job_view, failure::Failure, output::Output, progress, table::printable, units};
+use crate::{
+    commands::job_view,
+    failure::Failure,
+    output::{Output, note},
+    progress,
+    table::printable,
+    units,
+};
 
 /// Time between two lines about one stage.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How a job is shown while it runs.
 pub enum Show {
-    /// Bars on stderr, where it is a terminal; else nothing.
+    /// Nothing.
+    Nothing,
+    /// Bars on stderr, which is a terminal.
     Bars,
+    /// Lines of text on stderr, where stdout is for the output.
+    Notes,
     /// Lines of text on stdout.
     Lines,
     /// Every view as a line of JSON on stdout.
@@ -90,7 +101,8 @@ impl Screen {
                 self.redraw(view);
                 Ok(())
             }
-            Show::Lines => self.lines(view),
+            Show::Nothing => Ok(()),
+            Show::Notes | Show::Lines => self.lines(view),
             Show::Json => self.out.json(view),
         }
     }
@@ -129,7 +141,11 @@ impl Screen {
                 shown.line = Some((stage.clone(), Instant::now()));
                 let name = printable(job_view::entry(name));
                 let what = describe(stage, view.state, now_ms);
-                self.out.text(format!("{name:<12}  {}/{}  {what}", stage.finished, stage.tasks))?;
+                let line = format!("{name:<12}  {}/{}  {what}", stage.finished, stage.tasks);
+                match self.show {
+                    Show::Notes => note(line),
+                    _ => self.out.text(line)?,
+                }
             }
         }
         Ok(())

@@ -10,6 +10,7 @@ mod input;
 mod invoke;
 mod job;
 mod job_graph;
+mod job_input;
 mod job_view;
 mod job_watch;
 mod logs;
@@ -21,6 +22,8 @@ mod top;
 
 use clap::Subcommand;
 use fanfold_client::Client;
+
+pub use job_input::expand;
 
 use crate::{failure::Failure, output::Output};
 

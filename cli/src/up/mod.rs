@@ -2,6 +2,7 @@
 
 pub mod machine;
 pub mod platform;
+pub mod prices;
 pub mod signals;
 
 use std::{
@@ -19,6 +20,7 @@ use serde_json::json;
 use crate::{failure::Failure, output::Output, units};
 
 pub use machine::{available_memory, raise_open_files};
+pub use prices::PriceList;
 
 /// Bytes below which `--memory` is a mistake: one function has 128 MiB if its manifest does not say.
 const MEMORY_MIN: u64 = 256 << 20;
@@ -40,6 +42,8 @@ pub struct Args {
     capacity: Capacity,
     #[command(flatten)]
     access: Access,
+    #[command(flatten)]
+    prices: PriceList,
     /// What to log on stderr: error, warn, info, debug, or directives like `fanfold_gateway=debug`
     #[arg(long, env = "FANFOLD_LOG", hide_env_values = true, default_value = "info")]
     log: String,
@@ -64,6 +68,8 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// What clients must know.
     pub token: Option<String>,
+    /// What bills are made with.
+    pub prices: fanfold_gateway::Prices,
     /// What runs functions.
     pub executor: fanfold_executor::Config,
 }
@@ -146,6 +152,7 @@ fn settings(args: &Args) -> Result<Settings, Failure> {
         dir: args.dir.clone(),
         listen: args.listen,
         token: args.access.token(args.listen)?,
+        prices: args.prices.read()?,
         executor: args.capacity.executor(ExecutorId(1), args.dir.join(SPILL))?,
     })
 }

@@ -157,6 +157,7 @@ fn gateway_config(settings: &Settings) -> fanfold_gateway::Config {
     fanfold_gateway::Config {
         listen: settings.listen,
         token: settings.token.clone(),
+        prices: settings.prices.clone(),
         ..fanfold_gateway::Config::default()
     }
 }

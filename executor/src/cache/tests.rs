@@ -59,6 +59,9 @@ async fn memory_stays_within_its_budget_and_nothing_is_lost() {
         assert_eq!(read(&cache, stored).await.unwrap(), [output as u8; 10].as_slice());
         assert!(cache.0.budget.used() <= 4 * MIB);
     }
+    // What an upload took is told before that it is there.
+    let Some(FromExecutor::Spent { spent, .. }) = events.recv().await else { panic!("nothing was spent") };
+    assert!(spent.requests.put == 1 && spent.requests.bytes_out > MIB, "{spent:?}");
     assert!(matches!(events.recv().await, Some(FromExecutor::Durable(_))));
     stop.cancel();
     tracker.wait().await;

@@ -2,7 +2,12 @@
 
 use std::{sync::Arc, time::Instant};
 
-use fanfold_protocol::{Error, Kind, limit, message::FromExecutor, value::StoredKey};
+use fanfold_protocol::{
+    Error, Kind, limit,
+    message::{FromExecutor, Requests, Spent},
+    value::StoredKey,
+};
+use fanfold_store::Account;
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -42,14 +47,14 @@ impl Cache {
                 spills.push(self.clone().spill(spill));
             }
             while let Some((key, here)) = self.next_upload(uploads.len()) {
-                let cache = self.clone();
-                uploads.push(async move { (key, cache.upload(key, here).await) });
+                let (cache, account) = (self.clone(), Account::default());
+                uploads.push(async move { (key, account.charge(cache.upload(key, here)).await, account) });
             }
             let due = self.tier().next_due_at();
             tokio::select! {
                 Some(()) = spills.next() => {}
-                Some((key, result)) = uploads.next() => tokio::select! {
-                    () = self.announce(owner_of(key), key, result) => {}
+                Some((key, result, account)) = uploads.next() => tokio::select! {
+                    () = self.announce(owner_of(key), key, result, account.total()) => {}
                     // The owner may be the one who stops us, and not listen any more.
                     () = stop.cancelled() => break,
                 },
@@ -130,8 +135,13 @@ impl Cache {
         owner: Option<mpsc::Sender<FromExecutor>>,
         key: StoredKey,
         result: Result<(), Error>,
+        requests: Requests,
     ) {
         let wanted = self.upload_ended(key, &result);
+        if let Some(owner) = &owner {
+            let spent = Spent { requests, ..Spent::default() };
+            let _ = owner.send(FromExecutor::Spent { job: key.job, spent }).await;
+        }
         match result {
             // Without an owner there is nobody to tell; the next one asks what is held.
             Ok(()) => {

@@ -4,6 +4,7 @@
 //! time. The interfaces of the WIT are implemented on [`View`], each in its own module.
 
 use std::{
+    borrow::Cow,
     collections::VecDeque,
     sync::{Arc, atomic::AtomicUsize},
 };
@@ -21,6 +22,8 @@ use slab::Slab;
 use tokio_util::task::TaskTracker;
 
 use super::{
+    bindings::fanfold::function::types,
+    convert,
     futures::{self, Futures, Origin},
     object_writer::ObjectWriter,
     outputs::Outputs,
@@ -97,6 +100,8 @@ pub struct TaskHost {
     pub(super) ahead: Arc<AtomicUsize>,
     pub(super) bytes_read: u64,
     pub(super) bytes_written: u64,
+    /// What it was told last of a partition that was made again and differs.
+    pub(super) differs: Option<Cow<'static, str>>,
 }
 
 /// A generator whose outputs this task takes.
@@ -125,6 +130,7 @@ impl TaskHost {
             ahead: Arc::default(),
             bytes_read: 0,
             bytes_written: 0,
+            differs: None,
         };
         for arg in args {
             for id in arg.value.refers() {
@@ -195,6 +201,15 @@ impl TaskHost {
         {
             self.futures.put_back_dropped(futures);
         }
+    }
+
+    /// The error that the handler returned. Where it passes on that something was made again and differs, its caller is told
+    /// so, too, with that code: no retry of the caller would help.
+    pub(super) fn returned(&self, error: types::Error) -> Error {
+        let passed_on =
+            error.kind == types::ErrorKind::Guest && self.differs.as_deref() == Some(&error.message);
+        let error = convert::returned(error);
+        if passed_on { Error { code: Code::NonDeterministic, ..error } } else { error }
     }
 
     /// What the attempt read and wrote, in bytes of partitions and objects.

@@ -1,7 +1,7 @@
 //! `fanfold:function/objects`, `context` and `log`: the users' objects, what a task knows of itself, and log lines.
 
 use bytes::Bytes;
-use fanfold_protocol::{Error, limit, rest::ObjectView};
+use fanfold_protocol::{Code, Error, limit, rest::ObjectView};
 use wasmtime::component::Resource;
 
 use super::{
@@ -61,6 +61,11 @@ impl From<ObjectView> for objects::Object {
 
 impl types::Host for View<'_> {
     fn convert_error(&mut self, error: Error) -> wasmtime::Result<types::Error> {
+        if error.code == Code::NonDeterministic
+            && let Some(task) = self.0.as_deref_mut()
+        {
+            task.differs = Some(error.message.clone());
+        }
         Ok(error.into())
     }
 }

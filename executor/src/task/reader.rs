@@ -13,6 +13,7 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use fanfold_protocol::{Error, PartitionId, limit, value::StoredKey};
+use fanfold_store::Account;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::host::Environment;
@@ -260,7 +261,8 @@ impl Reader {
         }
         let Some(room) = Room::take(used) else { return };
         let range = begin..(begin + WINDOW).min(self.size);
-        let fetch = env.reads.spawn(fetch(env.clone(), self.content.clone(), range.clone()));
+        let (account, fetch) = (Account::current(), fetch(env.clone(), self.content.clone(), range.clone()));
+        let fetch = env.reads.spawn(async move { account.charge(fetch).await });
         self.ahead = Some(Ahead { range, fetch: AbortOnDropHandle::new(fetch), _room: room });
     }
 }

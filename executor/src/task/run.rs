@@ -90,7 +90,10 @@ pub async fn handle(
         task.fanfold_function_handler().call_handle(&mut *store, &entry, &args).await
     };
     match run.await {
-        Ok(returned) => returned.map_err(convert::returned),
+        Ok(returned) => returned.map_err(|error| match &store.data().task {
+            Some(task) => task.returned(error),
+            None => convert::returned(error),
+        }),
         Err(ended) => Err(sandbox::classify(&ended, store.data())),
     }
 }

@@ -9,9 +9,10 @@ use std::{
 use fanfold_protocol::{
     AttemptId, Error,
     function::FunctionVersion,
-    message::{Assignment, FromExecutor, Usage},
+    message::{Assignment, FromExecutor, Spent, Usage},
     value::Output,
 };
+use fanfold_store::Account;
 use futures::FutureExt as _;
 
 use super::{Inner, control::Control, foreign, meter::meter, session::Channel};
@@ -46,13 +47,17 @@ pub(super) async fn run(
     let mut attempt =
         Attempt { worker: worker.clone(), session: session.clone(), control, usage, received, started: None };
     // What a panic leaves half-done is the attempt's own, and goes with it.
-    let ran = AssertUnwindSafe(attempt.run(assignment)).catch_unwind().await;
+    let (account, memory) = (Account::default(), assignment.memory);
+    let ran = AssertUnwindSafe(account.charge(attempt.run(assignment))).catch_unwind().await;
     let result = ran.unwrap_or_else(|panic| Err(panicked(id, panic.as_ref())));
     if let Some(started) = attempt.started {
         attempt.usage.run_us = micros(started.elapsed());
     }
     let logs = attempt.control.tail.end();
-    worker.finish(&session, FromExecutor::Finished { attempt: id, result, usage: attempt.usage, logs }).await;
+    let memory_mib_us = micros(received.elapsed()).saturating_mul(memory >> 20);
+    let spent = Spent { memory_mib_us, requests: account.total() };
+    let usage = attempt.usage;
+    worker.finish(&session, FromExecutor::Finished { attempt: id, result, usage, spent, logs }).await;
 }
 
 impl Attempt {

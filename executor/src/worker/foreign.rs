@@ -39,14 +39,15 @@ pub(super) async fn run(
     attempt.start();
     let (lane, logs) = (attempt.worker.direct.clone(), LogSink::default());
     attempt.control.tail.begin(logs.logs());
-    let call = async {
+    // Boxed, because all of the lane is in it.
+    let call = Box::pin(async {
         let reply = if is_http {
             direct::http::serve(&lane, function, request, logs).await?
         } else {
             direct::call(&lane, function, request, logs).await?
         };
         answer(reply).await
-    };
+    });
     let metered = meter(call, &attempt.control, Duration::MAX).await;
     attempt.usage.cpu_us = u64::try_from(metered.busy.as_micros()).unwrap_or(u64::MAX);
     let body = metered.result??;

@@ -21,12 +21,12 @@ use std::{
 };
 
 use fanfold_protocol::{
-    AttemptId, Code, Error, Kind, limit,
+    AttemptId, Code, Error, JobId, Kind, limit,
     link::{Held, ShardTag},
-    message::{Assignment, FromExecutor, ToExecutor},
+    message::{Assignment, FromExecutor, Requests, Spent, ToExecutor},
     value::{Output, Stored, StoredKey},
 };
-use fanfold_store::Failpoint;
+use fanfold_store::{Account, Failpoint};
 use tokio::{
     runtime::{Handle, Runtime},
     sync::mpsc,
@@ -187,9 +187,16 @@ impl Worker {
     fn prefetch(&self, wanted: Vec<Stored>) {
         let env = &self.0.shared.tasks;
         let wanted = env.cache.not_here(wanted);
-        if !wanted.is_empty() {
-            env.reads.spawn_on(env.cache.clone().prefetch(wanted), &self.0.threads);
-        }
+        let Some(job) = wanted.first().map(|stored| stored.key.job) else { return };
+        let (worker, cache) = (Arc::downgrade(&self.0), env.cache.clone());
+        let fetch = async move {
+            let account = Account::default();
+            account.charge(cache.prefetch(wanted)).await;
+            if let Some(worker) = worker.upgrade() {
+                worker.tell_spent(job, &account).await;
+            }
+        };
+        env.reads.spawn_on(fetch, &self.0.threads);
     }
 
     /// Tells a running attempt something; what is for another one is late and dropped.
@@ -230,6 +237,19 @@ impl Inner {
     /// Who wants to know what becomes of a partition.
     fn owner_of(&self, key: StoredKey) -> Option<mpsc::Sender<FromExecutor>> {
         self.sessions().get(&key.job.shard()).map(|channel| channel.events.clone())
+    }
+
+    /// Tells the job's owner what was done for it beside its attempts.
+    async fn tell_spent(&self, job: JobId, account: &Account) {
+        let requests = account.total();
+        let owner = self.sessions().get(&job.shard()).map(|channel| channel.events.clone());
+        let Some(owner) = owner.filter(|_| requests != Requests::default()) else { return };
+        let spent = Spent { requests, ..Spent::default() };
+        tokio::select! {
+            // An owner that is gone counts no more.
+            _ = owner.send(FromExecutor::Spent { job, spent }) => {}
+            () = self.halted.cancelled() => {}
+        }
     }
 
     fn runtime(&self) -> MutexGuard<'_, Option<Runtime>> {

@@ -6,7 +6,7 @@ use std::{collections::HashMap, sync::Arc};
 use fanfold_executor::Session;
 use fanfold_protocol::{
     AttemptId, Error, PartitionId,
-    message::{Argument, Assignment, FromExecutor, ToExecutor, Usage},
+    message::{Argument, Assignment, FromExecutor, Spent, ToExecutor, Usage},
     value::{Output, StoredKey, Value},
 };
 use tokio::sync::mpsc;
@@ -17,6 +17,7 @@ pub struct End {
     pub attempt: AttemptId,
     pub result: Result<Vec<Output>, Error>,
     pub usage: Usage,
+    pub spent: Spent,
     pub logs: bytes::Bytes,
 }
 
@@ -103,15 +104,16 @@ impl Owner {
                     }
                 }
             }
-            FromExecutor::Finished { attempt, result, usage, logs } => {
+            FromExecutor::Finished { attempt, result, usage, spent, logs } => {
                 self.running.remove(&attempt).unwrap();
                 self.commit(attempt, &result).await;
-                return Some(End { attempt, result, usage, logs });
+                return Some(End { attempt, result, usage, spent, logs });
             }
             FromExecutor::Next { .. }
             | FromExecutor::Cancel { .. }
             | FromExecutor::Lost { .. }
             | FromExecutor::Durable(_)
+            | FromExecutor::Spent { .. }
             | FromExecutor::Logs { .. }
             | FromExecutor::Offer(_)
             | FromExecutor::Leaving

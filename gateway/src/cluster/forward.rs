@@ -65,6 +65,23 @@ pub(crate) async fn owner(shared: &Shared, tag: ShardTag) -> Result<Option<Membe
     others.absent(tag).map_or(Ok(None), Err)
 }
 
+/// Makes sure, before it is said that there is no such job, that the shard which a path names is still this gateway's: who
+/// has been superseded does not know what the new owner accepted. Asks the store once.
+///
+/// # Errors
+/// `overloaded` / `unreachable`, retryable, where another gateway has it; those of the store.
+pub(crate) async fn still_ours(shared: &Shared, path: &str) -> Result<(), Error> {
+    let Some(shard) = named(path).and_then(|tag| shared.owners.tagged(tag)) else { return Ok(()) };
+    if shared.others.is_none() || shared.store.is_newest(&shard.name, shard.epoch).await? {
+        return Ok(());
+    }
+    let why = format!(
+        "the jobs of gateway `{}` have got another owner this moment: ask again in a second, when this gateway knows it",
+        shard.name.as_str()
+    );
+    Err(Error::new(Kind::Overloaded, Code::Unreachable, why).retryable(true))
+}
+
 /// Waits until this gateway knows the functions that the one that passed a request on knows.
 ///
 /// # Errors

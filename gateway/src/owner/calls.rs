@@ -7,7 +7,7 @@
 
 use fanfold_protocol::{
     Code, Error, Kind, TaskId,
-    call::{Call, Durability, TaskSpec},
+    call::{Call, Durability, TaskSpec, Terms},
     custom::custom_fault,
     function::FunctionVersion,
     limit,
@@ -29,18 +29,16 @@ pub(super) fn root(
     recorded: bool,
 ) -> TaskSpec {
     let retry = function.manifest.retry;
-    TaskSpec {
-        id: TaskId::root(accepted.job),
-        parent: None,
+    let terms = Terms {
         entry: accepted.entry.clone(),
-        args: vec![Value::Inline(input)],
         outputs: 1,
         // A synchronous call runs at most once.
         attempts: if recorded { retry.attempts } else { 1 },
         deadline_at_ms: recorded.then(|| accepted.at_ms.saturating_add(retry.max_age)),
         durability: Durability::Eager,
-        ..of_manifest(TaskId::root(accepted.job), function)
-    }
+        ..of_manifest(function)
+    };
+    TaskSpec { id: TaskId::root(accepted.job), parent: None, args: vec![Value::Inline(input)], terms }
 }
 
 /// The task that a driver called, once its function is known.
@@ -55,16 +53,14 @@ pub(super) fn child(
     now_ms: u64,
 ) -> Result<TaskSpec, Error> {
     check(&call)?;
-    let base = of_manifest(task, function);
+    let base = of_manifest(function);
     let options = call.options;
     check_memo(options.memo, call.generator, function)?;
     // What answers other calls is copied in the object store.
     let durability = if options.memo { Durability::Eager } else { options.durability };
     let memory = options.memory.unwrap_or(base.memory);
-    Ok(TaskSpec {
-        parent: Some(parent),
+    let terms = Terms {
         entry: call.entry,
-        args: call.args,
         outputs: call.outputs,
         generator: call.generator,
         cpu_millis: options.cpu_millis.unwrap_or(base.cpu_millis),
@@ -78,7 +74,8 @@ pub(super) fn child(
         durability,
         memo: options.memo,
         ..base
-    })
+    };
+    Ok(TaskSpec { id: task, parent: Some(parent), args: call.args, terms })
 }
 
 fn check_memo(memo: bool, generator: bool, function: &FunctionVersion) -> Result<(), Error> {
@@ -93,15 +90,12 @@ fn check_memo(memo: bool, generator: bool, function: &FunctionVersion) -> Result
     Err(Error::new(Kind::Invalid, Code::Call, why))
 }
 
-fn of_manifest(task: TaskId, function: &FunctionVersion) -> TaskSpec {
+fn of_manifest(function: &FunctionVersion) -> Terms {
     let manifest = &function.manifest;
     let resources = &manifest.resources;
-    TaskSpec {
-        id: task,
-        parent: None,
+    Terms {
         version: function.version,
         entry: String::new(),
-        args: Vec::new(),
         outputs: 0,
         generator: false,
         // The manifest was checked: above 0 and at most 1024 cpus.

@@ -7,7 +7,7 @@ use fanfold_protocol::{
     Code, Digest, Error, JobId, Kind, TaskId,
     function::FunctionVersion,
     limit,
-    message::Usage,
+    message::{Spent, Usage},
     record::{Input, Record},
     rest::State,
     value::Payload,
@@ -350,7 +350,14 @@ impl Loop {
 }
 
 fn ended_unstarted(job: JobId, at_ms: u64, error: Error) -> Record {
-    Record::Ended { job, at_ms, result: Err(error), usage: Usage::default(), tasks: 0 }
+    Record::Ended {
+        job,
+        at_ms,
+        result: Err(error),
+        usage: Usage::default(),
+        spent: Spent::default(),
+        tasks: 0,
+    }
 }
 
 fn is_stored(input: &Input) -> bool {

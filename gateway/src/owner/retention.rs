@@ -102,7 +102,14 @@ mod tests {
             retried_from: None,
             batch: false,
         })));
-        state.fold(Record::Ended { job, at_ms: n, result, usage: Usage::default(), tasks: 1 });
+        state.fold(Record::Ended {
+            job,
+            at_ms: n,
+            result,
+            usage: Usage::default(),
+            spent: Default::default(),
+            tasks: 1,
+        });
         state
     }
 

@@ -80,6 +80,7 @@ impl Loop {
             output_bytes: None,
             error: live.error.clone(),
             usage: scheduler.usage(id).copied().unwrap_or_default(),
+            spent: scheduler.spent_on(id).copied().unwrap_or_default(),
             waiting_for,
             log_bytes: Some(live.log.len() as u64),
         }
@@ -103,7 +104,7 @@ impl Loop {
 
     fn ended_view(&self, job: &Job) -> JobView {
         let accepted = &job.accepted;
-        let none = End { at_ms: 0, result: Ok(Vec::new()), usage: Default::default(), tasks: 0 };
+        let none = End::default();
         let end = job.end.as_deref().unwrap_or(&none);
         let remembered = self.history.progress(accepted.job).cloned();
         let progress = remembered.unwrap_or_else(|| Progress {
@@ -130,6 +131,7 @@ impl Loop {
                 .map(|outputs| outputs.iter().map(|output| output.bytes()).sum()),
             error: end.result.as_ref().err().cloned(),
             usage: end.usage,
+            spent: end.spent,
             waiting_for: String::new(),
             log_bytes: None,
         }

@@ -20,7 +20,7 @@ use super::{
     extract::{Paging, Params, Segments, Whole, json, text},
     follow, mirrored,
 };
-use crate::{direct, idempotency, owner::NewJob};
+use crate::{clock, direct, idempotency, owner::NewJob};
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
@@ -122,5 +122,5 @@ pub(super) async fn graph(State(shared): Gateway, Segments(id): Segments<String>
 pub(super) async fn cost(State(shared): Gateway, Segments(id): Segments<String>) -> Answer<Json<CostView>> {
     let id: JobId = id.parse()?;
     let job = shared.owner(id.shard())?.view(id).await?;
-    Ok(Json(shared.config.prices.bill(&job)))
+    Ok(Json(shared.config.prices.bill(&job, clock::now_ms())))
 }

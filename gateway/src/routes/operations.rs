@@ -112,8 +112,14 @@ fn write_executors(owner: &owner::Metrics, out: &mut Text) {
 fn write_store(shared: &Shared, owner: &owner::Metrics, out: &mut Text) {
     let requests = shared.store.requests();
     out.family("fanfold_store_requests_total", "counter", "Requests to the object store since the start.");
-    let kinds =
-        [("put", requests.put), ("get", requests.get), ("list", requests.list), ("delete", requests.delete)];
+    let kinds = [
+        ("get", requests.get),
+        ("head", requests.head),
+        ("put", requests.put),
+        ("part", requests.part),
+        ("list", requests.list),
+        ("delete", requests.delete),
+    ];
     for (kind, count) in kinds {
         out.sample(&format!("{{kind=\"{kind}\"}}"), count);
     }

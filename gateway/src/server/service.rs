@@ -47,7 +47,7 @@ async fn answer(client: Arc<Client>, request: Request<Incoming>) -> Response<Out
             (Some(shard), _) => Box::pin(pass_on(flight, shard, request)).await,
             (None, Route::Function) => direct::answer(flight, request).await,
             (None, Route::AsyncFunction) => direct::answer_async(flight, request).await,
-            (None, _) => Box::pin(route_on(flight, request)).await,
+            (None, _) => Box::pin(answer_here(flight, request)).await,
         },
     };
     shared.metrics.answered(route, response.status());
@@ -98,6 +98,19 @@ async fn pass_on(flight: InFlight, shard: ShardTag, request: Request<Incoming>) 
             hand_over(flight, Request::from_parts(parts, axum::body::Body::empty())).await
         }
         (Err(error), _) => problem::response(&error),
+    }
+}
+
+/// Answers as the owner of what is asked for; where that is not there, only if it is the owner still.
+async fn answer_here(flight: InFlight, request: Request<Incoming>) -> Response<Outbound> {
+    let (shared, path) = (Arc::clone(flight.shared()), request.uri().path().to_owned());
+    let response = route_on(flight, request).await;
+    if response.status() != StatusCode::NOT_FOUND {
+        return response;
+    }
+    match forward::still_ours(&shared, &path).await {
+        Ok(()) => response,
+        Err(error) => problem::response(&error),
     }
 }
 

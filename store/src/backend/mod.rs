@@ -8,7 +8,7 @@ mod read;
 use std::{path::Path as FilePath, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use fanfold_protocol::Error;
+use fanfold_protocol::{Error, message::Requests};
 use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::{
     MultipartUpload, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload,
@@ -24,7 +24,7 @@ use crate::{
     },
     errors::{io_error, storage},
     paths::{self, Layout},
-    requests::{Counted, Counters, Requests, count},
+    requests::{Counted, Counters},
     s3::answer::Answer,
 };
 
@@ -145,7 +145,7 @@ impl Backend {
     /// Creates an object that only the owner of the process may read.
     pub(crate) async fn create_private(&self, path: &Path, bytes: Bytes) -> Result<bool, Error> {
         let Some(directory) = self.local() else { return self.create(path, bytes.into()).await };
-        count(&self.0.counters.put);
+        self.0.counters.count(|counters| &counters.put, 1);
         let file = directory.file(path);
         blocking(move || {
             crate::directory::create_private(&file, &bytes)
@@ -205,7 +205,7 @@ impl Backend {
     /// Removes everything below a folder.
     pub(crate) async fn delete_below(&self, folder: &Path) -> Result<(), Error> {
         if let Some(directory) = self.local() {
-            count(&self.0.counters.delete);
+            self.0.counters.count(|counters| &counters.delete, 1);
             let folder = directory.file(folder);
             return blocking(move || {
                 remove_tree(&folder).map_err(|e| io_error("remove", folder.display(), &e))
@@ -239,7 +239,7 @@ impl Backend {
             move |name: &str| until.as_deref().is_none_or(|until| name <= until)
         };
         if let Some(directory) = self.local() {
-            count(&self.0.counters.list);
+            self.0.counters.count(|counters| &counters.list, 1);
             let (folder, after) = (directory.file(folder), after.to_owned());
             return blocking(move || {
                 let names =
@@ -279,7 +279,7 @@ impl Backend {
     ) -> Result<Vec<(String, Meta)>, Error> {
         let objects = paths::objects();
         if let Some(directory) = self.local() {
-            count(&self.0.counters.list);
+            self.0.counters.count(|counters| &counters.list, 1);
             let (folder, prefix, after) = (directory.file(&objects), prefix.to_owned(), after.to_owned());
             return blocking(move || {
                 list::keys(&folder, &Query { prefix: &prefix, after: &after, limit })

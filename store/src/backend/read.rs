@@ -1,6 +1,11 @@
 //! Reading. A directory's files are read directly (see [`crate::directory`]); other stores through `object_store`.
 
-use std::{fs::File, io, ops::Range, sync::Arc};
+use std::{
+    fs::File,
+    io,
+    ops::Range,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use bytes::Bytes;
 use fanfold_protocol::Error;
@@ -14,12 +19,15 @@ use crate::{
         read::{self, Meta},
     },
     errors::{io_error, storage},
-    requests::count,
+    requests::Counters,
     s3::answer::Answer,
 };
 
 /// Bytes of one read of a streamed object.
 const STREAM_BYTES: u64 = 1 << 20;
+
+/// What most reads count as.
+const GET: fn(&Counters) -> &AtomicU64 = |counters| &counters.get;
 
 /// An object's bytes in pieces.
 pub(crate) type Pieces = BoxStream<'static, Result<Bytes, Error>>;
@@ -27,7 +35,7 @@ pub(crate) type Pieces = BoxStream<'static, Result<Bytes, Error>>;
 impl Backend {
     pub(crate) async fn head(&self, path: &Path) -> Result<Option<Meta>, Error> {
         if self.local().is_some() {
-            return self.open_file(path, |_, meta| Ok(meta)).await;
+            return self.open_file(path, |counters| &counters.head, |_, meta| Ok(meta)).await;
         }
         absent(path, self.store().head(path).await.map(|meta| meta_of(&meta)))
     }
@@ -35,7 +43,8 @@ impl Backend {
     /// The whole object.
     pub(crate) async fn get(&self, path: &Path) -> Result<Option<Bytes>, Error> {
         if self.local().is_some() {
-            return self.open_file(path, |file, meta| read::read_at(&file, 0..meta.bytes)).await;
+            let read = self.open_file(path, GET, |file, meta| read::read_at(&file, 0..meta.bytes)).await?;
+            return Ok(read.inspect(|bytes| self.count_read(bytes.len() as u64)));
         }
         let got = async { self.store().get(path).await?.bytes().await };
         absent(path, got.await)
@@ -48,9 +57,9 @@ impl Backend {
         range: Range<u64>,
     ) -> Result<Option<(Bytes, Meta)>, Error> {
         if self.local().is_some() {
-            return self
-                .open_file(path, move |file, meta| Ok((read::read_at(&file, cut(range, &meta))?, meta)))
-                .await;
+            let part = move |file: File, meta: Meta| Ok((read::read_at(&file, cut(range, &meta))?, meta));
+            let read = self.open_file(path, GET, part).await?;
+            return Ok(read.inspect(|(bytes, _)| self.count_read(bytes.len() as u64)));
         }
         if range.is_empty() {
             return Ok(self.head(path).await?.map(|meta| (Bytes::new(), meta)));
@@ -64,7 +73,8 @@ impl Backend {
             let tail = move |file: File, meta: Meta| {
                 Ok((read::read_at(&file, meta.bytes.saturating_sub(length)..meta.bytes)?, meta))
             };
-            return self.open_file(path, tail).await;
+            let read = self.open_file(path, GET, tail).await?;
+            return Ok(read.inspect(|(bytes, _)| self.count_read(bytes.len() as u64)));
         }
         self.collect(path, self.request(path, GetRange::Suffix(length)).await?).await
     }
@@ -76,9 +86,10 @@ impl Backend {
         range: Range<u64>,
     ) -> Result<Option<(Meta, Pieces)>, Error> {
         if self.local().is_some() {
-            let opened = self.open_file(path, |file, meta| Ok((file, meta))).await?;
+            let opened = self.open_file(path, GET, |file, meta| Ok((file, meta))).await?;
             return Ok(opened.map(|(file, meta)| {
                 let range = cut(range, &meta);
+                self.count_read(range.end - range.start);
                 (meta, file_pieces(Arc::new(file), path.clone(), range))
             }));
         }
@@ -124,13 +135,19 @@ impl Backend {
         }
     }
 
-    /// Opens a file of the directory and does something with it; `None` where there is none.
+    fn count_read(&self, bytes: u64) {
+        self.0.counters.count(|counters| &counters.bytes_in, bytes);
+    }
+
+    /// Opens a file of the directory, which counts as a request of `kind`, and does something with it; `None` where there
+    /// is none.
     async fn open_file<T: Send + 'static>(
         &self,
         path: &Path,
+        kind: fn(&Counters) -> &AtomicU64,
         then: impl FnOnce(File, Meta) -> io::Result<T> + Send + 'static,
     ) -> Result<Option<T>, Error> {
-        count(&self.0.counters.get);
+        self.0.counters.count(kind, 1);
         let file = self.local().map(|directory| directory.file(path)).unwrap_or_default();
         let path = path.clone();
         blocking(move || {

@@ -68,9 +68,7 @@ impl Shard {
 
     /// The epoch after ours, where somebody has claimed one.
     pub(super) async fn newer_epoch(&self) -> Result<Option<u64>, Error> {
-        let ours = format!("{:020}", self.epoch);
-        let newer = self.backend.names(&paths::epochs(&self.name), &ours, None).await?;
-        Ok(newer.last().and_then(|name| paths::number(name)))
+        self.backend.newer_epoch(&self.name, self.epoch).await
     }
 
     /// The error of an owner that has been replaced by the one of `epoch`.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use fanfold_protocol::{
     Code, Error, Kind, PartitionId,
     call::Durability,
-    message::{FromExecutor, Usage},
+    message::{FromExecutor, Spent, Usage},
     value::{Output, PartitionMeta, Payload, Stored, StoredKey, Value},
 };
 
@@ -94,7 +94,8 @@ impl Machine {
 
     pub fn send_finished(&mut self, result: Result<Vec<Output>, Error>, world: &mut Machines) {
         let usage = Usage { run_us: 1, ..Usage::default() };
-        let message = FromExecutor::Finished { attempt: self.attempt, result, usage, logs: Bytes::new() };
+        let (attempt, spent, logs) = (self.attempt, Spent::default(), Bytes::new());
+        let message = FromExecutor::Finished { attempt, result, usage, spent, logs };
         self.send(message, world);
     }
 }

@@ -3,7 +3,7 @@
 use fanfold_protocol::{
     AttemptId, Code, Error, ExecutorId, Kind,
     link::Held,
-    message::{FromExecutor, Offer, ToExecutor, Usage},
+    message::{FromExecutor, Offer, Spent, ToExecutor, Usage},
     value::StoredKey,
 };
 use fanfold_scheduler::{Command, Event};
@@ -134,8 +134,8 @@ impl Run {
     pub(super) fn hand_back(&mut self, executor: ExecutorId, attempt: AttemptId) {
         self.world.note("an attempt was handed back");
         let error = Error::new(Kind::Overloaded, Code::Draining, "the executor is stopping");
-        let (usage, logs) = (Usage::default(), bytes::Bytes::new());
-        let message = FromExecutor::Finished { attempt, result: Err(error), usage, logs };
+        let (usage, spent, logs) = (Usage::default(), Spent::default(), bytes::Bytes::new());
+        let message = FromExecutor::Finished { attempt, result: Err(error), usage, spent, logs };
         self.world.send(executor, Some(attempt), message);
     }
 

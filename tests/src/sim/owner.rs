@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fanfold_protocol::{
     Digest, Error, JobId, PartitionId, TaskId,
-    call::{Call, Durability, Placement, TaskSpec},
+    call::{Call, Durability, Placement, TaskSpec, Terms},
     message::FromExecutor,
     record::Record,
     value::Output,
@@ -169,7 +169,7 @@ impl Owner {
         let callee = &programs[program];
         let mut spec = spec(task, Some(attempt.task), program, callee, args.clone(), options.placement);
         if self.deadlines && task.0[0] < 32 {
-            spec.deadline_at_ms = Some(now_ms + u64::from(task.0[1]));
+            spec.terms.deadline_at_ms = Some(now_ms + u64::from(task.0[1]));
         }
         Some((task, Ok(spec)))
     }
@@ -183,12 +183,9 @@ fn spec(
     args: Vec<fanfold_protocol::value::Value>,
     placement: Placement,
 ) -> TaskSpec {
-    TaskSpec {
-        id,
-        parent,
+    let terms = Terms {
         version: Digest([1; 32]),
         entry: program.to_string(),
-        args,
         outputs: if text.generator { 0 } else { text.returns.len() as u32 },
         generator: text.generator,
         cpu_millis: text.cpu_millis,
@@ -204,5 +201,6 @@ fn spec(
         deterministic: text.deterministic,
         durability: if parent.is_none() { Durability::Lazy } else { text.durability },
         memo: false,
-    }
+    };
+    TaskSpec { id, parent, args, terms }
 }

@@ -69,7 +69,7 @@ impl Trace {
                 Event::Submitted { attempt, task, spec } => {
                     let _ = write!(line, "{} calls {}", show.attempt(*attempt), show.task(*task));
                     if let Ok(spec) = spec.as_ref() {
-                        let _ = write!(line, " = program {} {}", spec.entry, show.values(&spec.args));
+                        let _ = write!(line, " = program {} {}", spec.terms.entry, show.values(&spec.args));
                     }
                 }
                 Event::From { executor, message } => {
@@ -208,6 +208,7 @@ impl Show<'_> {
                 format!("{} lost {}", self.attempt(*attempt), self.key(*key))
             }
             FromExecutor::Durable(key) => format!("durable {}", self.key(*key)),
+            FromExecutor::Spent { spent, .. } => format!("spent {:?}", spent.requests),
             FromExecutor::Logs { attempt, .. } => format!("{} logs", self.attempt(*attempt)),
             FromExecutor::Offer(offer) => format!("offers {} cpu, {} memory", offer.cpu_millis, offer.memory),
             FromExecutor::Leaving => "is leaving".to_owned(),

@@ -10,7 +10,7 @@ use std::{
 
 use fanfold_protocol::{
     AttemptId, Code, Digest, Error, JobId, PartitionId, TaskId,
-    message::Usage,
+    message::{Spent, Usage},
     record::{Accepted, Committed, Input, Record},
     rest,
     value::{Output, Payload, Stored},
@@ -71,8 +71,17 @@ pub struct End {
     pub result: Result<Vec<Output>, Error>,
     /// Sums over all attempts.
     pub usage: Usage,
+    /// What else its bill counts.
+    pub spent: Spent,
     /// Tasks, the root included; 0 where it was never begun.
     pub tasks: u64,
+}
+
+impl Default for End {
+    fn default() -> Self {
+        let (usage, spent) = (Usage::default(), Spent::default());
+        Self { at_ms: 0, result: Ok(Vec::new()), usage, spent, tasks: 0 }
+    }
 }
 
 impl Job {
@@ -101,9 +110,9 @@ impl Job {
             }
             Record::CancelAsked { .. } => self.cancel_asked = true,
             Record::Kept { partitions, .. } if self.kept.is_empty() => self.kept = partitions,
-            Record::Ended { at_ms, result, usage, tasks, .. } => {
+            Record::Ended { at_ms, result, usage, spent, tasks, .. } => {
                 self.log = None;
-                self.end = Some(Box::new(End { at_ms, result, usage, tasks }));
+                self.end = Some(Box::new(End { at_ms, result, usage, spent, tasks }));
                 if !self.is_dead_letter() {
                     self.drop_input();
                 }
@@ -217,8 +226,8 @@ impl Job {
             records.push(Record::Kept { job, partitions: self.kept.clone() });
         }
         if let Some(end) = self.end.as_deref() {
-            let End { at_ms, result, usage, tasks } = end.clone();
-            records.push(Record::Ended { job, at_ms, result, usage, tasks });
+            let End { at_ms, result, usage, spent, tasks } = end.clone();
+            records.push(Record::Ended { job, at_ms, result, usage, spent, tasks });
         }
         records.extend(self.retried_as.map(|again| Record::Retried { job, again }));
     }

@@ -49,7 +49,7 @@ fn accepted(id: JobId, key: Option<u8>, from: Option<JobId>) -> Record {
 }
 
 fn ended(id: JobId, result: Result<Vec<Output>, Error>) -> Record {
-    Record::Ended { job: id, at_ms: 8, result, usage: Usage::default(), tasks: 2 }
+    Record::Ended { job: id, at_ms: 8, result, usage: Usage::default(), spent: Default::default(), tasks: 2 }
 }
 
 fn error(n: u8) -> Error {

@@ -10,7 +10,7 @@ use fanfold_protocol::{
     AttemptId, Code, Error, ExecutorId, JobId, Kind, PartitionId, TaskId,
     call::{Call, Options},
     custom::Custom,
-    message::{Assignment, FromExecutor, Offer, ToExecutor, Usage},
+    message::{Assignment, FromExecutor, Offer, Spent, ToExecutor, Usage},
     value::{Output, Payload, Stored, StoredKey, Value},
 };
 use fanfold_store::{Index, Store};
@@ -243,7 +243,8 @@ impl Executor {
 
     fn finish(&mut self, attempt: AttemptId, result: Result<Vec<Output>, Error>, logs: Bytes) {
         let usage = Usage { run_us: 1, ..Usage::default() };
-        self.send(FromExecutor::Finished { attempt, result, usage, logs });
+        let spent = Spent::default();
+        self.send(FromExecutor::Finished { attempt, result, usage, spent, logs });
     }
 
     fn send(&mut self, message: FromExecutor) {
