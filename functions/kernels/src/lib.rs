@@ -8,7 +8,7 @@ use fanfold_shuffle::{
     kernel::{
         aggregate::{Accumulator, Aggregator, Sum},
         merge::{self, Run},
-        record::{CHUNK_BYTES, KEY_BYTES, RECORD_BYTES, Record},
+        record::{CHUNK_BYTES, Chunk, KEY_BYTES, RECORD_BYTES, Record},
         sort::Sorter,
     },
     random::Random,
@@ -86,13 +86,13 @@ pub fn kernels(request: Request) -> Result<Report> {
         Kernel::Sort => {
             let chunks = records(rows);
             let mut sorter = Sorter::default();
-            time(rounds, || sorted(&mut sorter, &chunks).map(|sorted| checksum(&sorted)))
+            time(rounds, || Ok(Drain::default().all(sorter.sort(&chunks))))
         }
         Kernel::Merge => {
             let mut sorter = Sorter::default();
             let runs = (0..RUNS).map(|_| sorted(&mut sorter, &records(rows / RUNS as u32)));
-            let runs = runs.collect::<Result<Vec<_>>>()?;
-            time(rounds, || merged(&runs).map(|merged| checksum(&merged)))
+            let runs: Vec<_> = runs.collect();
+            time(rounds, || merged(&runs))
         }
     }
 }
@@ -143,13 +143,44 @@ fn records(count: u32) -> Vec<Vec<u8>> {
 }
 
 /// All records in order, as one copy.
-fn sorted(sorter: &mut Sorter, chunks: &[Vec<u8>]) -> Result<Vec<u8>> {
-    let mut out = Vec::with_capacity(chunks.iter().map(Vec::len).sum());
-    sorter.sort(chunks, |record: &Record| {
-        out.extend_from_slice(record);
-        Ok(())
-    })?;
-    Ok(out)
+fn sorted(sorter: &mut Sorter, chunks: &[Vec<u8>]) -> Vec<u8> {
+    sorter.sort(chunks).flatten().copied().collect()
+}
+
+/// Copies records as a writer does, into a buffer that is used again; a checksum of all that was in it.
+#[derive(Default)]
+struct Drain {
+    chunk: Chunk,
+    sum: u64,
+}
+
+impl Drain {
+    fn all<'a>(mut self, mut records: impl Iterator<Item = &'a Record>) -> u64 {
+        loop {
+            self.chunk.fill(&mut records);
+            if !self.chunk.is_full() {
+                return self.finish();
+            }
+            self.flush();
+        }
+    }
+
+    fn push(&mut self, record: &Record) {
+        if self.chunk.is_full() {
+            self.flush();
+        }
+        self.chunk.push(record);
+    }
+
+    fn flush(&mut self) {
+        self.sum = self.sum.rotate_left(1) ^ checksum(self.chunk.bytes());
+        self.chunk.clear();
+    }
+
+    fn finish(mut self) -> u64 {
+        self.flush();
+        self.sum
+    }
 }
 
 /// A run that is read chunk by chunk.
@@ -163,13 +194,13 @@ impl Run for InMemory<'_> {
     }
 }
 
-fn merged(runs: &[Vec<u8>]) -> Result<Vec<u8>> {
-    let mut out = Vec::with_capacity(runs.iter().map(Vec::len).sum());
+fn merged(runs: &[Vec<u8>]) -> Result<u64> {
+    let mut drain = Drain::default();
     merge::merge(runs.iter().map(|run| InMemory(run)).collect(), |record: &Record| {
-        out.extend_from_slice(record);
+        drain.push(record);
         Ok(())
     })?;
-    Ok(out)
+    Ok(drain.finish())
 }
 
 /// Of some of the records: enough to notice another order, too few to count as work.
