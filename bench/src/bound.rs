@@ -50,7 +50,7 @@ impl Bound {
             let (seconds, data) = all(&shares, |_, files| read_all(files))?;
             read = seconds;
             seen = data.iter().flatten().map(Vec::len).sum::<usize>();
-            sort = all(&data, |_, chunks| sort_all(chunks))?.0;
+            sort = all(&data, |_, chunks| Ok(sort_all(chunks)))?.0;
             write = all(&data, |n, chunks| write_all(&scratch.join(format!("bound-{n}")), chunks))?.0;
         }
         anyhow::ensure!(seen > 0, "no input below {}", input.display());
@@ -85,7 +85,7 @@ fn all<S: Sync, T: Send>(shares: &[S], act: impl Fn(usize, &S) -> Result<T> + Sy
     Ok((begin.elapsed().as_secs_f64(), done))
 }
 
-fn read_all(files: &Vec<PathBuf>) -> Result<Vec<Vec<u8>>> {
+fn read_all(files: &[PathBuf]) -> Result<Vec<Vec<u8>>> {
     let mut chunks = Vec::new();
     for file in files {
         let mut file = File::open(file)?;
@@ -101,24 +101,25 @@ fn read_all(files: &Vec<PathBuf>) -> Result<Vec<Vec<u8>>> {
     Ok(chunks)
 }
 
-fn sort_all(chunks: &Vec<Vec<u8>>) -> Result<u64> {
+fn sort_all(chunks: &[Vec<u8>]) -> u64 {
     let (mut sorter, mut out, mut sum) = (Sorter::default(), Chunk::default(), 0u64);
     for split in chunks.chunks(SPLIT_BYTES / CHUNK_BYTES) {
-        let sorted = sorter.sort(split, |record| {
-            if out.is_full() {
-                sum += out.bytes().iter().step_by(4096).map(|byte| u64::from(*byte)).sum::<u64>();
-                out.clear();
+        let mut sorted = sorter.sort(split);
+        loop {
+            out.fill(&mut sorted);
+            sum += out.bytes().iter().step_by(4096).map(|byte| u64::from(*byte)).sum::<u64>();
+            if !out.is_full() {
+                break;
             }
-            out.push(record);
-            Ok(())
-        });
-        sorted.map_err(|error| anyhow!("{}", error.message))?;
+            out.clear();
+        }
+        out.clear();
     }
     // Used, so that the work is done.
-    Ok(std::hint::black_box(sum))
+    std::hint::black_box(sum)
 }
 
-fn write_all(path: &Path, chunks: &Vec<Vec<u8>>) -> Result<()> {
+fn write_all(path: &Path, chunks: &[Vec<u8>]) -> Result<()> {
     let mut file = File::create(path)?;
     chunks.iter().try_for_each(|chunk| file.write_all(chunk))?;
     std::fs::remove_file(path)?;

@@ -9,7 +9,10 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use crate::server::{Server, binary};
+use crate::{
+    report,
+    server::{Server, binary},
+};
 
 /// A running cluster. Dropping it kills its processes.
 pub struct Cluster {
@@ -100,15 +103,50 @@ impl Cluster {
     }
 }
 
+/// What is measured: one process, or a cluster.
+pub enum Platform {
+    /// `fanfold up`.
+    Up(Box<Server>),
+    /// The same in processes of their own.
+    Cluster(Box<Cluster>),
+}
+
+impl Platform {
+    /// A cluster of so many executors, if a number is given. `args` say what functions and partitions may have: of the
+    /// process, or of each executor.
+    pub fn start(dir: &Path, executors: Option<usize>, args: &[&str]) -> Result<Self> {
+        Ok(match executors {
+            None => Self::Up(Box::new(Server::fanfold_with(dir, args)?)),
+            Some(executors) => Self::Cluster(Box::new(Cluster::start_with(dir, executors, args)?)),
+        })
+    }
+
+    /// Who takes requests.
+    pub fn server(&self) -> &Server {
+        match self {
+            Self::Up(server) => server,
+            Self::Cluster(cluster) => &cluster.gateway,
+        }
+    }
+
+    /// Of all its processes.
+    pub fn pids(&self) -> Vec<u32> {
+        match self {
+            Self::Up(server) => vec![server.pid()],
+            Self::Cluster(cluster) => cluster.pids(),
+        }
+    }
+
+    /// Processor time of all its processes so far.
+    pub fn cpu_us(&self) -> u64 {
+        self.pids().into_iter().map(report::cpu_us).sum()
+    }
+}
+
 const GATEWAY: [&str; 4] = ["--listen", "127.0.0.1:0", "--peer", "127.0.0.1:0"];
 
 /// Starts a process of the cluster.
-fn role(
-    s3: &Server,
-    redis_url: &str,
-    role: &str,
-    args: &[impl AsRef<std::ffi::OsStr>],
-) -> Result<Server> {
+fn role(s3: &Server, redis_url: &str, role: &str, args: &[impl AsRef<std::ffi::OsStr>]) -> Result<Server> {
     let mut command = Command::new(binary()?);
     command.args([role, "--json", "--store", "s3://fanfold/bench", "--redis", redis_url, "--log", "error"]);
     command.args(args).stdout(Stdio::piped()).envs([

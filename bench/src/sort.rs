@@ -8,13 +8,7 @@ use std::{path::Path, time::Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use crate::{
-    bound::Bound,
-    cluster::Cluster,
-    job, report,
-    rest::Rest,
-    server::{Server, component},
-};
+use crate::{bound::Bound, cluster::Platform, job, report, rest::Rest, server::component};
 
 const STRATEGIES: [&str; 4] = ["simple", "merge", "push", "push_star"];
 const PARTITIONS: [u64; 3] = [50, 100, 200];
@@ -120,41 +114,11 @@ pub async fn strategies(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-enum Platform {
-    Up(Server),
-    Cluster(Box<Cluster>),
-}
-
-impl Platform {
-    fn start(dir: &Path, plan: &Plan) -> Result<Self> {
-        let share = plan.executors.unwrap_or(1) as u64;
-        let (memory, cache) = ((MEMORY_BYTES.max(plan.cache_bytes + MEMORY_BYTES / 2) / share), plan.cache_bytes / share);
-        let args = ["--memory".to_owned(), memory.to_string(), "--cache-memory".to_owned(), cache.to_string()];
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        Ok(match plan.executors {
-            None => Self::Up(Server::fanfold_with(dir, &args)?),
-            Some(executors) => Self::Cluster(Box::new(Cluster::start_with(dir, executors, &args)?)),
-        })
-    }
-
-    fn server(&self) -> &Server {
-        match self {
-            Self::Up(server) => server,
-            Self::Cluster(cluster) => &cluster.gateway,
-        }
-    }
-
-    fn pids(&self) -> Vec<u32> {
-        match self {
-            Self::Up(server) => vec![server.pid()],
-            Self::Cluster(cluster) => cluster.pids(),
-        }
-    }
-
-    /// Processor time of all its processes so far.
-    fn cpu_us(&self) -> u64 {
-        self.pids().into_iter().map(report::cpu_us).sum()
-    }
+fn platform(dir: &Path, plan: &Plan) -> Result<Platform> {
+    let share = plan.executors.unwrap_or(1) as u64;
+    let memory = MEMORY_BYTES.max(plan.cache_bytes + MEMORY_BYTES / 2) / share;
+    let (memory, cache) = (memory.to_string(), (plan.cache_bytes / share).to_string());
+    Platform::start(dir, plan.executors, &["--memory", &memory, "--cache-memory", &cache])
 }
 
 struct Bench {
@@ -166,7 +130,7 @@ struct Bench {
 
 impl Bench {
     async fn start(dir: &Path, plan: &Plan) -> Result<Self> {
-        let platform = Platform::start(dir, plan)?;
+        let platform = platform(dir, plan)?;
         let mut rest = Rest::connect(platform.server().address).await?;
         rest.joined(plan.executors.unwrap_or(1)).await?;
         let manifests = [
