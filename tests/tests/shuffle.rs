@@ -177,15 +177,15 @@ async fn an_object_that_changes_during_a_sort_is_noticed() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let platform = Platform::start_with(dir.path(), &["--slots", "1"]);
     deploy(&platform, &["gensort", "sort"]).await;
-    run(&platform, "gensort", json!({ "prefix": "in/", "records": 200_000, "objects": 1 })).await;
-    let sort = json!({ "input": "in/", "output": "out/", "split_bytes": 100_000 });
+    run(&platform, "gensort", json!({ "prefix": "in/", "records": 500_000, "objects": 1 })).await;
+    let sort = json!({ "input": "in/", "output": "out/", "split_bytes": 50_000 });
     let job = begin(&platform, "sort", &sort).await;
     let begun = async || {
         let view = platform.get(&format!("/v1/jobs/{job}")).await.expect(200).json();
         view["progress"]["finished"].as_u64().is_some_and(|finished| finished >= 3)
     };
     assert!(until(Duration::from_secs(10), begun).await, "it does not begin");
-    platform.send("PUT", "/v1/objects/in/part-00000", &[], vec![b'z'; 20_000_000]).await.expect(201);
+    platform.send("PUT", "/v1/objects/in/part-00000", &[], vec![b'z'; 50_000_000]).await.expect(201);
     let view = platform.ended(&job).await;
     assert_eq!(view["state"], "failed", "{view:#}");
     assert_eq!(view["error"]["kind"], "conflict", "{view:#}");
