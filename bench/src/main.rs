@@ -4,6 +4,7 @@
 //! did that day.
 
 mod bare;
+mod bound;
 mod cluster;
 mod cold;
 mod density;
@@ -19,6 +20,7 @@ mod remote_call;
 mod report;
 mod rest;
 mod server;
+mod sort;
 mod streaming;
 mod tasks;
 mod text;
@@ -28,7 +30,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 14] = [
     "hello",
     "cold",
     "density",
@@ -41,6 +43,8 @@ const NAMES: [&str; 12] = [
     "streaming",
     "epochs",
     "kernels",
+    "sort",
+    "strategies",
 ];
 
 fn main() -> ExitCode {
@@ -78,6 +82,8 @@ async fn run(name: &str, args: &[String]) -> Result<()> {
         "streaming" => streaming::run(args).await,
         "epochs" => epochs::run(args).await,
         "kernels" => kernels::run(args).await,
+        "sort" => sort::run(args).await,
+        "strategies" => sort::strategies(args).await,
         "all" => {
             for name in NAMES {
                 Box::pin(run(name, &[])).await?;

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 /// Rows of a batch, as an Arrow file has them.
 const BATCH_ROWS: usize = 1 << 15;
 /// Runs that are merged: as many as a reducer has.
-const RUNS: u32 = 40;
+const RUNS: usize = 40;
 /// Rows or records at most: what fits into an instance.
 const ROWS_MAX: u32 = 16_000_000;
 const RECORDS_MAX: u32 = 2_000_000;
@@ -84,27 +84,15 @@ pub fn kernels(request: Request) -> Result<Report> {
             time(rounds, || Ok(aggregate(&keys, &values)))
         }
         Kernel::Sort => {
-            let chunks = chunked(&records(rows, 0));
+            let chunks = records(rows);
             let mut sorter = Sorter::default();
-            time(rounds, || {
-                let mut sink = Sink::default();
-                sorter.sort(&chunks, |record| sink.take(record))?;
-                Ok(sink.finish())
-            })
+            time(rounds, || Ok(Drain::default().all(sorter.sort(&chunks))))
         }
         Kernel::Merge => {
-            let run = |number| {
-                let mut run = records(rows / RUNS, number);
-                run.sort_unstable();
-                chunked(&run)
-            };
-            let runs: Vec<_> = (1..=RUNS).map(run).collect();
-            time(rounds, || {
-                let mut sink = Sink::default();
-                let runs = runs.iter().map(|run| InMemory(run.iter())).collect();
-                merge::merge(runs, |record| sink.take(record))?;
-                Ok(sink.finish())
-            })
+            let mut sorter = Sorter::default();
+            let runs = (0..RUNS).map(|_| sorted(&mut sorter, &records(rows / RUNS as u32)));
+            let runs: Vec<_> = runs.collect();
+            time(rounds, || merged(&runs))
         }
     }
 }
@@ -136,61 +124,91 @@ fn aggregate(keys: &[i64], values: &[f64]) -> u64 {
     checksum
 }
 
-/// Records with random keys.
-fn records(count: u32, seed: u32) -> Vec<Record> {
-    let mut random = Random::new(2, u64::from(seed));
-    let mut record = [b'.'; RECORD_BYTES];
-    let make = |_| {
-        record[..8].copy_from_slice(&random.next_u64().to_be_bytes());
-        record[8..KEY_BYTES].copy_from_slice(&random.next_u64().to_be_bytes()[..KEY_BYTES - 8]);
-        record
-    };
-    (0..count).map(make).collect()
-}
-
-fn chunked(records: &[Record]) -> Vec<Vec<u8>> {
-    records.chunks(CHUNK_BYTES / RECORD_BYTES).map(|chunk| chunk.concat()).collect()
-}
-
-/// Takes records as a writer does: into a buffer that is used again.
-#[derive(Default)]
-struct Sink {
-    chunk: Chunk,
-    checksum: u64,
-}
-
-impl Sink {
-    #[inline]
-    fn take(&mut self, record: &Record) -> Result<()> {
-        if self.chunk.is_full() {
-            self.empty();
+/// Records with random keys, in chunks.
+fn records(count: u32) -> Vec<Vec<u8>> {
+    let mut random = Random::new(2, u64::from(count));
+    let mut left = count as usize * RECORD_BYTES;
+    let mut chunks = Vec::new();
+    while left > 0 {
+        let mut chunk = vec![b'.'; left.min(CHUNK_BYTES)];
+        for record in chunk.chunks_exact_mut(RECORD_BYTES) {
+            let (high, low) = (random.next_u64().to_be_bytes(), random.next_u64().to_be_bytes());
+            record[..8].copy_from_slice(&high);
+            record[8..KEY_BYTES].copy_from_slice(&low[..KEY_BYTES - 8]);
         }
-        self.chunk.push(record);
-        Ok(())
+        left -= chunk.len();
+        chunks.push(chunk);
+    }
+    chunks
+}
+
+/// All records in order, as one copy.
+fn sorted(sorter: &mut Sorter, chunks: &[Vec<u8>]) -> Vec<u8> {
+    sorter.sort(chunks).flatten().copied().collect()
+}
+
+/// Copies records as a writer does, into a buffer that is used again; a checksum of all that was in it.
+#[derive(Default)]
+struct Drain {
+    chunk: Chunk,
+    sum: u64,
+}
+
+impl Drain {
+    fn all<'a>(mut self, mut records: impl Iterator<Item = &'a Record>) -> u64 {
+        loop {
+            self.chunk.fill(&mut records);
+            if !self.chunk.is_full() {
+                return self.finish();
+            }
+            self.flush();
+        }
     }
 
-    /// Looks at some of the records: enough to notice another order, too few to count as work.
-    fn empty(&mut self) {
-        for record in self.chunk.bytes().chunks_exact(RECORD_BYTES).step_by(97) {
-            let key = record.first_chunk().map_or(0, |key| u64::from_be_bytes(*key));
-            self.checksum = (self.checksum ^ key).wrapping_mul(0x0000_0100_0000_01b3);
+    fn push(&mut self, record: &Record) {
+        if self.chunk.is_full() {
+            self.flush();
         }
+        self.chunk.push(record);
+    }
+
+    fn flush(&mut self) {
+        self.sum = self.sum.rotate_left(1) ^ checksum(self.chunk.bytes());
         self.chunk.clear();
     }
 
     fn finish(mut self) -> u64 {
-        self.empty();
-        self.checksum
+        self.flush();
+        self.sum
     }
 }
 
-/// A run in memory. Its chunks are copied, as the host copies them.
-struct InMemory<'a>(std::slice::Iter<'a, Vec<u8>>);
+/// A run that is read chunk by chunk.
+struct InMemory<'a>(&'a [u8]);
 
 impl Run for InMemory<'_> {
     fn chunk(&mut self) -> Result<Option<Vec<u8>>> {
-        Ok(self.0.next().cloned())
+        let (chunk, rest) = self.0.split_at(self.0.len().min(CHUNK_BYTES / 4 / RECORD_BYTES * RECORD_BYTES));
+        self.0 = rest;
+        Ok((!chunk.is_empty()).then(|| chunk.to_vec()))
     }
+}
+
+fn merged(runs: &[Vec<u8>]) -> Result<u64> {
+    let mut drain = Drain::default();
+    merge::merge(runs.iter().map(|run| InMemory(run)).collect(), |record: &Record| {
+        drain.push(record);
+        Ok(())
+    })?;
+    Ok(drain.finish())
+}
+
+/// Of some of the records: enough to notice another order, too few to count as work.
+fn checksum(bytes: &[u8]) -> u64 {
+    bytes.chunks_exact(RECORD_BYTES).step_by(97).fold(0, |sum: u64, record| {
+        let key = record.first_chunk().map_or(0, |key| u64::from_be_bytes(*key));
+        (sum ^ key).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 #[cfg(test)]

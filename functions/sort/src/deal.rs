@@ -69,7 +69,7 @@ impl Exchange for Deal {
                     chunks.push(chunk);
                 }
             }
-            sorter.sort(&chunks, |record| part.push(record))?;
+            part.extend(sorter.sort(&chunks))?;
         }
         let part = part.finish()?;
         columns.took(taken);

@@ -29,8 +29,9 @@ pub use output::Part;
 use runs::Runs;
 
 /// Input of one map task when the request does not say: large enough that its blocks are, small enough for a small
-/// instance.
+/// instance; and at most this share of the memory for partitions, so that some of them can be on their way at once.
 const SPLIT_BYTES: u64 = 32 << 20;
+const SPLIT_SHARE: u64 = 16;
 /// Memory for partitions when the request does not say.
 const MEMORY_BYTES: u64 = 1 << 30;
 /// Tasks that compute at once when the request does not say.
@@ -70,6 +71,10 @@ pub struct Request {
 impl Request {
     fn slots(&self) -> u32 {
         self.slots.unwrap_or(SLOTS).max(1)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.memory_bytes.unwrap_or(MEMORY_BYTES)
     }
 }
 
@@ -135,7 +140,7 @@ pub fn sort(request: Request) -> Result<Report> {
         bytes,
         maps: splits.len() as u32,
         reducers: layout.reducers(),
-        memory_bytes: request.memory_bytes.unwrap_or(MEMORY_BYTES),
+        memory_bytes: request.memory_bytes(),
         slots: request.slots(),
     };
     let plan = plan(&request, &facts);
@@ -163,7 +168,8 @@ pub fn sort(request: Request) -> Result<Report> {
 
 fn split_bytes(request: &Request) -> Result<u64> {
     let record = RECORD_BYTES as u64;
-    let bytes = request.split_bytes.unwrap_or(SPLIT_BYTES);
+    let share = (request.memory_bytes() / SPLIT_SHARE).clamp(record, SPLIT_BYTES);
+    let bytes = request.split_bytes.unwrap_or(share);
     // Splits end where records do.
     match bytes / record * record {
         0 => Err(Error::invalid(format!("splits of {bytes} bytes: a record has {record}"))),

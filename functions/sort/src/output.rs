@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use fanfold::{Result, objects};
-use fanfold_shuffle::kernel::record::{Chunk, Record};
+use fanfold_shuffle::kernel::record::{Chunk, Record, records};
 use serde::{Deserialize, Serialize};
 
 /// An object of the output.
@@ -38,6 +38,20 @@ impl PartWriter {
         })
     }
 
+    /// Appends records.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn extend<'a>(&mut self, mut records: impl Iterator<Item = &'a Record>) -> Result<()> {
+        loop {
+            self.chunk.fill(&mut records);
+            if !self.chunk.is_full() {
+                return Ok(());
+            }
+            self.flush()?;
+        }
+    }
+
     /// Appends a record.
     ///
     /// # Errors
@@ -48,9 +62,6 @@ impl PartWriter {
             self.flush()?;
         }
         self.chunk.push(record);
-        if let Some(checksum) = &mut self.part.checksum {
-            *checksum += u64::from(crc32fast::hash(record));
-        }
         Ok(())
     }
 
@@ -66,6 +77,10 @@ impl PartWriter {
 
     fn flush(&mut self) -> Result<()> {
         self.part.records += self.chunk.records() as u64;
+        if let Some(checksum) = &mut self.part.checksum {
+            let records = records(self.chunk.bytes()).iter();
+            *checksum += records.map(|record| u64::from(crc32fast::hash(record))).sum::<u64>();
+        }
         self.object.write_all(self.chunk.bytes())?;
         self.chunk.clear();
         Ok(())

@@ -47,7 +47,9 @@ impl Exchange for Runs {
         read::chunks(split, out, |chunk| chunks.push(chunk))?;
         out.took(chunks.iter().map(|chunk| (chunk.len() / RECORD_BYTES) as u64).sum());
         let mut block = Block::new(out);
-        Sorter::default().sort(&chunks, |record| block.push(ranges.column(key(record), || 0), record))?;
+        for record in Sorter::default().sort(&chunks) {
+            block.push(ranges.column(key(record), || 0), record)?;
+        }
         block.finish()
     }
 

@@ -4,8 +4,6 @@
 //! come up, and only where keys are equal are whole records compared. Runs are read chunk by chunk: what is in memory is
 //! one chunk of each.
 
-use std::cmp::Ordering;
-
 use fanfold::Result;
 
 use super::record::{RECORD_BYTES, Record, prefix, records, tail};
@@ -19,56 +17,8 @@ pub trait Run {
     fn chunk(&mut self) -> Result<Option<Vec<u8>>>;
 }
 
-/// A run's next record.
-#[derive(Debug)]
-struct Head<R> {
-    /// The key as numbers; both are at their highest once the run has ended.
-    prefix: u64,
-    tail: u32,
-    run: R,
-    chunk: Vec<u8>,
-    next: usize,
-}
-
-/// The tail of a run that has ended: above that of any record.
-const ENDED: u32 = u32::MAX;
-
-impl<R: Run> Head<R> {
-    fn new(run: R) -> Result<Self> {
-        let mut head = Self { prefix: 0, tail: 0, run, chunk: Vec::new(), next: 0 };
-        head.load()?;
-        Ok(head)
-    }
-
-    fn record(&self) -> Option<&Record> {
-        records(&self.chunk).get(self.next)
-    }
-
-    fn advance(&mut self) -> Result<()> {
-        self.next += 1;
-        self.load()
-    }
-
-    /// Fetches a chunk if none is left, and takes up its first record.
-    #[inline]
-    fn load(&mut self) -> Result<()> {
-        while self.next * RECORD_BYTES >= self.chunk.len() {
-            match self.run.chunk()? {
-                Some(chunk) => (self.chunk, self.next) = (chunk, 0),
-                None => {
-                    (self.prefix, self.tail) = (u64::MAX, ENDED);
-                    return Ok(());
-                }
-            }
-        }
-        let record = &records(&self.chunk)[self.next];
-        (self.prefix, self.tail) = (prefix(record), u32::from(tail(record)));
-        Ok(())
-    }
-}
-
-/// Calls `emit` with the records of all runs in order of their keys; records of equal keys are in the order of all their
-/// bytes, provided they are so within each run.
+/// Calls `emit` with the records of all runs (fewer than 2³²) in order of their keys; records of equal keys are in the
+/// order of all their bytes, provided they are so within each run.
 ///
 /// # Errors
 /// The first of reading or of `emit`.
@@ -78,63 +28,140 @@ pub fn merge<R: Run>(runs: Vec<R>, mut emit: impl FnMut(&Record) -> Result<()>) 
         return Ok(());
     }
     let mut tree = Tree::new(&heads);
-    while let Some(record) = heads[tree.winner].record() {
-        emit(record)?;
-        heads[tree.winner].advance()?;
-        tree.replay(&heads);
+    while !tree.winner.has_ended() {
+        let run = tree.winner.run();
+        let head = &mut heads[run];
+        emit(head.record())?;
+        head.next += 1;
+        if head.next * RECORD_BYTES >= head.chunk.len() {
+            head.refill()?;
+        }
+        tree.replay(&heads, head_key(&heads[run], run));
     }
     Ok(())
 }
 
-/// A complete binary tree whose leaves are the runs; each inner node holds the run that lost there, the winner of all is
+/// A run and its next record.
+#[derive(Debug)]
+struct Head<R> {
+    run: R,
+    /// Empty once the run has ended.
+    chunk: Vec<u8>,
+    next: usize,
+}
+
+impl<R: Run> Head<R> {
+    fn new(run: R) -> Result<Self> {
+        let mut head = Self { run, chunk: Vec::new(), next: 0 };
+        head.refill()?;
+        Ok(head)
+    }
+
+    #[inline]
+    fn record(&self) -> &Record {
+        &records(&self.chunk)[self.next]
+    }
+
+    #[cold]
+    fn refill(&mut self) -> Result<()> {
+        self.next = 0;
+        loop {
+            self.chunk = self.run.chunk()?.unwrap_or_default();
+            // A chunk without a record in it tells nothing; no chunk tells that this was the end.
+            if self.chunk.is_empty() || self.chunk.len() >= RECORD_BYTES {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The next key of a run as two numbers: what the tree compares. A run that has ended is after every key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+struct HeadKey {
+    prefix: u64,
+    /// From the top: the last two bytes of the key, whether the run has ended, the number of the run.
+    rest: u64,
+}
+
+const ENDED: u64 = 1 << 47;
+
+impl HeadKey {
+    fn run(self) -> usize {
+        self.rest as u32 as usize
+    }
+
+    fn has_ended(self) -> bool {
+        self.rest & ENDED != 0
+    }
+
+    #[inline]
+    fn same_key(self, other: Self) -> bool {
+        self.prefix == other.prefix && self.rest >> 47 == other.rest >> 47
+    }
+}
+
+#[inline]
+fn head_key<R: Run>(head: &Head<R>, run: usize) -> HeadKey {
+    match records(&head.chunk).get(head.next) {
+        Some(record) => HeadKey { prefix: prefix(record), rest: u64::from(tail(record)) << 48 | run as u64 },
+        None => HeadKey { prefix: u64::MAX, rest: 0xffff << 48 | ENDED | run as u64 },
+    }
+}
+
+/// A complete binary tree whose leaves are the runs; each inner node holds the key that lost there, the least of all is
 /// beside the root.
 #[derive(Debug)]
 struct Tree {
     /// Inner nodes 1 to k - 1: node *n* has the children 2*n* and 2*n* + 1, and leaf *r* is node *k* + *r*.
-    losers: Vec<u32>,
-    winner: usize,
+    losers: Vec<HeadKey>,
+    winner: HeadKey,
 }
 
 impl Tree {
     fn new<R: Run>(heads: &[Head<R>]) -> Self {
         let k = heads.len();
-        let mut losers = vec![0; k];
-        let mut winners: Vec<usize> = vec![0; 2 * k];
-        winners.iter_mut().skip(k).zip(0..).for_each(|(winner, run)| *winner = run);
+        let mut losers = vec![HeadKey::default(); k];
+        let mut winners = vec![HeadKey::default(); k];
+        winners.extend(heads.iter().zip(0..).map(|(head, run)| head_key(head, run)));
         for node in (1..k).rev() {
             let (a, b) = (winners[2 * node], winners[2 * node + 1]);
-            let (winner, loser) = if before(heads, a, b) { (a, b) } else { (b, a) };
-            (winners[node], losers[node]) = (winner, loser as u32);
+            (winners[node], losers[node]) = if before(heads, a, b) { (a, b) } else { (b, a) };
         }
-        Self { losers, winner: if k > 1 { winners[1] } else { 0 } }
+        Self { losers, winner: winners[1] }
     }
 
-    /// Lets the last winner's run compete again.
+    /// Lets the last winner's run compete with its next key.
     #[inline]
-    fn replay<R: Run>(&mut self, heads: &[Head<R>]) {
-        let mut winner = self.winner;
-        let mut node = (heads.len() + winner) / 2;
+    fn replay<R: Run>(&mut self, heads: &[Head<R>], mut key: HeadKey) {
+        let mut node = (heads.len() + key.run()) / 2;
         while node > 0 {
-            let other = self.losers[node] as usize;
-            if before(heads, other, winner) {
-                self.losers[node] = winner as u32;
-                winner = other;
-            }
+            let other = self.losers[node];
+            // Which of two random keys is less no processor foresees: the two are exchanged without a branch.
+            let exchange = before(heads, other, key);
+            self.losers[node] = if exchange { key } else { other };
+            key = if exchange { other } else { key };
             node /= 2;
         }
-        self.winner = winner;
+        self.winner = key;
     }
 }
 
-/// Whether run `a`'s next record comes before run `b`'s. Of equal records the one of the earlier run does.
+/// Whether `a` comes before `b`.
 #[inline]
-fn before<R: Run>(heads: &[Head<R>], a: usize, b: usize) -> bool {
-    let (x, y) = (&heads[a], &heads[b]);
-    match (x.prefix, x.tail).cmp(&(y.prefix, y.tail)) {
-        Ordering::Less => true,
-        Ordering::Greater => false,
-        Ordering::Equal => (x.record(), a) < (y.record(), b),
+fn before<R: Run>(heads: &[Head<R>], a: HeadKey, b: HeadKey) -> bool {
+    if a.same_key(b) {
+        return equal_before(heads, a, b);
     }
+    (a.prefix < b.prefix) | ((a.prefix == b.prefix) & (a.rest < b.rest))
+}
+
+/// The same for equal keys: the records decide, and of equal records the one of the earlier run is first.
+#[cold]
+fn equal_before<R: Run>(heads: &[Head<R>], a: HeadKey, b: HeadKey) -> bool {
+    if a.has_ended() {
+        return a < b;
+    }
+    (heads[a.run()].record(), a.run()) < (heads[b.run()].record(), b.run())
 }
 
 #[cfg(test)]

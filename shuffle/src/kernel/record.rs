@@ -76,6 +76,13 @@ impl Chunk {
         self.length += 1;
     }
 
+    /// Appends records until it is full or there are no more.
+    #[inline]
+    pub fn fill<'a>(&mut self, records: &mut impl Iterator<Item = &'a Record>) {
+        let room = &mut self.bytes.as_chunks_mut().0[self.length..];
+        self.length += room.iter_mut().zip(records).map(|(to, from)| copy(to, from)).count();
+    }
+
     /// Whether it has no room left.
     #[inline]
     pub fn is_full(&self) -> bool {

@@ -5,8 +5,6 @@
 //! every record is copied once, to where it belongs. For a million random keys that is a third of the comparisons' time;
 //! for keys that are mostly equal it is no worse than comparing.
 
-use fanfold::Result;
-
 use super::record::{CHUNK_BYTES, RECORD_BYTES, Record, prefix, records, tail};
 
 /// Groups of the radix pass, as a power of two: their counters stay in the first-level cache.
@@ -55,27 +53,14 @@ pub struct Sorter {
 }
 
 impl Sorter {
-    /// Calls `emit` with the records of `chunks` (of at most [`CHUNK_BYTES`] each) in order of their keys. Records of equal
-    /// keys are in the order of all their bytes, so that the result depends on nothing but the records.
-    ///
-    /// # Errors
-    /// The first of `emit`.
-    pub fn sort(&mut self, chunks: &[Vec<u8>], mut emit: impl FnMut(&Record) -> Result<()>) -> Result<()> {
+    /// The records of `chunks` (of at most [`CHUNK_BYTES`] each) in order of their keys. Records of equal keys are in the
+    /// order of all their bytes, so that the result depends on nothing but the records.
+    pub fn sort<'a>(&'a mut self, chunks: &'a [Vec<u8>]) -> impl Iterator<Item = &'a Record> {
         let chunks: Vec<&[Record]> = chunks.iter().map(|chunk| records(chunk)).collect();
         self.load(&chunks);
         self.order();
-        let mut start = 0;
-        while start < self.entries.len() {
-            let first = self.entries[start];
-            let same = self.entries[start + 1..].iter().take_while(|other| other.same_key(&first)).count();
-            let run = &mut self.entries[start..=start + same];
-            if same > 0 {
-                run.sort_by(|a, b| a.record(&chunks).cmp(b.record(&chunks)));
-            }
-            run.iter().try_for_each(|entry| emit(entry.record(&chunks)))?;
-            start += same + 1;
-        }
-        Ok(())
+        order_equal(&mut self.entries, &chunks);
+        self.entries.iter().map(move |entry| entry.record(&chunks))
     }
 
     /// Makes the entries and finds the range of their keys. (The steps are functions of their own, and are not inlined:
@@ -143,6 +128,19 @@ fn deal(entries: &[Entry], least: u64, shift: u32, starts: &mut [u32], to: &mut 
     }
 }
 
+/// Puts entries with equal keys in the order of their records.
+#[inline(never)]
+fn order_equal(entries: &mut [Entry], chunks: &[&[Record]]) {
+    let mut start = 0;
+    while let Some(next) = entries[start..].windows(2).position(|pair| pair[0].same_key(&pair[1])) {
+        start += next;
+        let first = entries[start];
+        let count = entries[start..].iter().take_while(|other| other.same_key(&first)).count();
+        entries[start..start + count].sort_by(|a, b| a.record(chunks).cmp(b.record(chunks)));
+        start += count;
+    }
+}
+
 #[inline(never)]
 fn sort_group(group: &mut [Entry]) {
     if group.len() > INSERTION_MAX {
@@ -176,12 +174,7 @@ mod tests {
                 [head, &[], tail].iter().flat_map(|part| part.chunks(CHUNK_BYTES)).map(Vec::from).collect();
             let mut expected = records(&bytes).to_vec();
             expected.sort_unstable();
-            let mut sorted = Vec::new();
-            let emit = |record: &Record| {
-                sorted.push(*record);
-                Ok(())
-            };
-            sorter.sort(&chunks, emit).unwrap();
+            let sorted: Vec<Record> = sorter.sort(&chunks).copied().collect();
             assert!(sorted == expected, "{count} records, {shape:?}");
         }
     }

@@ -60,6 +60,13 @@ pub struct Facts {
     pub slots: u32,
 }
 
+impl Facts {
+    /// Bytes that map outputs may take in memory.
+    fn room(&self) -> u64 {
+        (self.memory_bytes as f64 * FILL) as u64
+    }
+}
+
 /// A strategy, its numbers, and why.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
@@ -79,11 +86,17 @@ impl Plan {
     /// The numbers for a strategy that somebody else chose.
     pub fn of(strategy: Strategy, facts: &Facts) -> Self {
         let slots = facts.slots.max(1);
+        let maps_in_flight = 2 * slots;
+        // So many map outputs fit in memory; with `push_star` there are those in flight, a batch that is being merged and
+        // a batch that waits. More than fit would be written to disk and read again for nothing.
+        let map_bytes = (facts.bytes / u64::from(facts.maps.max(1))).max(1);
+        let fit = facts.room() / map_bytes;
+        let batch = (fit.saturating_sub(u64::from(maps_in_flight)) / 2).min(u64::from(FACTOR_MAX)) as u32;
         Self {
             strategy,
-            factor: facts.maps.div_ceil(RUNS).clamp(2, FACTOR_MAX),
+            factor: facts.maps.div_ceil(RUNS).min(batch).clamp(2, FACTOR_MAX),
             groups: slots.min(facts.reducers.max(1)),
-            maps_in_flight: 2 * slots,
+            maps_in_flight,
             reason: "it was asked for".into(),
         }
     }
@@ -91,7 +104,7 @@ impl Plan {
     /// Chooses: `simple` where the map outputs fit in memory, otherwise the strategy whose traffic with the store
     /// costs least.
     pub fn auto(facts: &Facts) -> Self {
-        let room = (facts.memory_bytes as f64 * FILL) as u64;
+        let room = facts.room();
         let size = |bytes: u64| format!("{:.1} GB", bytes as f64 / 1e9);
         let (bytes, memory) = (size(facts.bytes), size(room));
         if facts.bytes <= room {
@@ -114,7 +127,7 @@ impl Plan {
 
     /// Requests to the object store, for the share of the data that memory does not hold.
     pub fn requests(&self, facts: &Facts) -> Requests {
-        let beyond = (1.0 - facts.memory_bytes as f64 * FILL / facts.bytes.max(1) as f64).max(0.0);
+        let beyond = (1.0 - facts.room() as f64 / facts.bytes.max(1) as f64).max(0.0);
         let (maps, reducers) = (f64::from(facts.maps), f64::from(facts.reducers));
         let batches = f64::from(facts.maps.div_ceil(self.factor.max(1)));
         let (puts, gets) = match self.strategy {
