@@ -199,3 +199,19 @@ fn crc32(bytes: &[u8]) -> u32 {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
     })
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_component_of_megabytes_is_deployed() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let platform = Platform::start(dir.path());
+    let mut large = std::fs::read(component("echo")).expect("a component");
+    // A custom section: its kind, its length in LEB128, its name, and bytes that mean nothing.
+    let name = b"\x07ballast";
+    let length = (5 << 20) + name.len();
+    large.push(0);
+    large.extend((0..4).map(|n| (length >> (7 * n) & 0x7f) as u8 | if n < 3 { 0x80 } else { 0 }));
+    large.extend_from_slice(name);
+    large.resize(large.len() + (5 << 20), 0);
+    platform.deploy_bytes("large", "name = \"large\"\n", &large).await.expect(201);
+    assert_eq!(platform.post("/function/large", "weight").await.expect(200).text(), "weight");
+}

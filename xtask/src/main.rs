@@ -19,7 +19,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
 
   demo            build, start a platform, deploy the functions, call them, count the words of the dependencies' sources
   test [FILTER]   install what tests need, build, run every test
-  bench NAME      run a benchmark (JSON lines on stdout): hello, cold, density, tasks, wordcount, remote-call, recover, or all
+  bench NAME      run a benchmark (JSON lines on stdout): hello, cold, density, tasks, wordcount, remote-call, pass, recover,
+                  sort, strategies, groupby, streaming, epochs, kernels, or all
   lint            formatting, clippy, documentation and dependency rules
   services [stop] an S3 server and a Redis to try a cluster with; prints what to export
   build           build the `fanfold` binary and the functions";

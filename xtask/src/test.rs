@@ -10,7 +10,18 @@ use crate::{
 };
 
 /// Functions that have tests of their own, which run natively on the SDK's host in the process.
-const FUNCTIONS_TESTED: [&str; 3] = ["wordcount", "thumbnail", "conformance"];
+const FUNCTIONS_TESTED: [&str; 10] = [
+    "wordcount",
+    "thumbnail",
+    "conformance",
+    "gensort",
+    "sort",
+    "valsort",
+    "groupby",
+    "distinct-sketch",
+    "sgd",
+    "kernels",
+];
 
 /// Runs every test, or those whose name contains the first argument.
 pub fn run(filter: &[String]) -> Result<()> {

@@ -6,7 +6,7 @@
 
 use axum::{
     Json,
-    extract::{FromRequest as _, Multipart, Request, State, multipart::Field},
+    extract::{DefaultBodyLimit, FromRequest as _, Multipart, Request, State, multipart::Field},
 };
 use bytes::{Bytes, BytesMut};
 use fanfold_protocol::{
@@ -104,13 +104,15 @@ struct Parts {
 }
 
 impl Parts {
-    async fn read(request: Request) -> Result<Self, Failure> {
+    async fn read(mut request: Request) -> Result<Self, Failure> {
         let announced =
             request.headers().get(http::header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
         // The manifest, boundaries and part headers come on top of the component.
         if announced.is_some_and(|bytes: u64| bytes > limit::COMPONENT_BYTES_MAX + (1 << 20)) {
             return Err(component_too_large().into());
         }
+        // Each part has its own limit; axum's for a whole body is 2 MB.
+        DefaultBodyLimit::disable().apply(&mut request);
         let mut multipart = Multipart::from_request(request, &()).await.map_err(|e| malformed(&e))?;
         let (mut manifest, mut component) = (None, None);
         while let Some(field) = multipart.next_field().await.map_err(|e| malformed(&e))? {

@@ -6,7 +6,8 @@
 //! it. Where keys hardly repeat nothing is gained by it, so a map looks at what it has gained and may stop.
 //!
 //! What it costs is decided by the cache. Measured natively on a core with 1 MiB of level-2 cache, 16 M rows of `f64`,
-//! count and sum, in ns of processor time per row (page faults of a fresh instance included):
+//! count and sum, in ns of one thread per row (page faults of a fresh instance included), once, on a machine that was not quiet: only the
+//! order of the figures is meant.
 //!
 //! | groups | one table | 256 tables, rows collected by table |
 //! |---|---|---|
@@ -17,8 +18,7 @@
 //!
 //! So it starts with one table, and spreads over 256 at [`SMALL_GROUPS`]. From then on rows are first copied to the lane
 //! of their table; a full lane of [`LANE_ROWS`] is added at once, while its table is in the cache. (64 tables, or lanes
-//! of half the size: 30 to 60 % slower at a million groups. Lanes of twice the size gain nothing that their memory is
-//! worth.)
+//! of half the size, were slower at a million groups; lanes of twice the size gained nothing.)
 //!
 //! Everything is deterministic: the same rows in the same order give the same states, bit for bit, and the same order
 //! of groups.
