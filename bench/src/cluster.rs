@@ -9,7 +9,10 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use crate::server::{Server, binary};
+use crate::{
+    report,
+    server::{Server, binary},
+};
 
 /// A running cluster. Dropping it kills its processes.
 pub struct Cluster {
@@ -19,7 +22,9 @@ pub struct Cluster {
     pub executors: Vec<Server>,
     s3: Server,
     redis_url: String,
-    _redis: Redis,
+    redis: Redis,
+    /// What executors are started with.
+    executor: Vec<String>,
 }
 
 struct Redis {
@@ -57,6 +62,12 @@ impl Drop for Redis {
 impl Cluster {
     /// One gateway and `executors` executors of one slot each, their record below `dir`.
     pub fn start(dir: &Path, executors: usize) -> Result<Self> {
+        Self::start_with(dir, executors, &["--memory", "1GiB"])
+    }
+
+    /// The same; what executors are given beside their slot.
+    pub fn start_with(dir: &Path, executors: usize, args: &[&str]) -> Result<Self> {
+        let executor = ["--slots", "1"].iter().chain(args).map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
         let free = free_address()?;
         let redis_url = format!("redis://{free}");
         let redis = Redis::start(free.port())?;
@@ -67,14 +78,20 @@ impl Cluster {
         let s3 =
             Server::start(s3.stdout(Stdio::piped()), |child| child.stdout.take().map(crate::server::boxed))?;
         let gateway = role(&s3, &redis_url, "gateway", &GATEWAY)?;
-        let executors = (0..executors).map(|_| role(&s3, &redis_url, "executor", &EXECUTOR));
+        let executors = (0..executors).map(|_| role(&s3, &redis_url, "executor", &executor));
         let executors = executors.collect::<Result<_>>()?;
-        Ok(Self { gateway, executors, s3, redis_url, _redis: redis })
+        Ok(Self { gateway, executors, s3, redis_url, redis, executor })
+    }
+
+    /// Of all its processes, the S3 server and Redis included.
+    pub fn pids(&self) -> Vec<u32> {
+        let servers = [&self.gateway, &self.s3].into_iter().chain(&self.executors);
+        servers.map(Server::pid).chain([self.redis.process.id()]).collect()
     }
 
     /// Another executor.
     pub fn add_executor(&mut self) -> Result<()> {
-        self.executors.push(role(&self.s3, &self.redis_url, "executor", &EXECUTOR)?);
+        self.executors.push(role(&self.s3, &self.redis_url, "executor", &self.executor)?);
         Ok(())
     }
 
@@ -86,11 +103,50 @@ impl Cluster {
     }
 }
 
+/// What is measured: one process, or a cluster.
+pub enum Platform {
+    /// `fanfold up`.
+    Up(Box<Server>),
+    /// The same in processes of their own.
+    Cluster(Box<Cluster>),
+}
+
+impl Platform {
+    /// A cluster of so many executors, if a number is given. `args` say what functions and partitions may have: of the
+    /// process, or of each executor.
+    pub fn start(dir: &Path, executors: Option<usize>, args: &[&str]) -> Result<Self> {
+        Ok(match executors {
+            None => Self::Up(Box::new(Server::fanfold_with(dir, args)?)),
+            Some(executors) => Self::Cluster(Box::new(Cluster::start_with(dir, executors, args)?)),
+        })
+    }
+
+    /// Who takes requests.
+    pub fn server(&self) -> &Server {
+        match self {
+            Self::Up(server) => server,
+            Self::Cluster(cluster) => &cluster.gateway,
+        }
+    }
+
+    /// Of all its processes.
+    pub fn pids(&self) -> Vec<u32> {
+        match self {
+            Self::Up(server) => vec![server.pid()],
+            Self::Cluster(cluster) => cluster.pids(),
+        }
+    }
+
+    /// Processor time of all its processes so far.
+    pub fn cpu_us(&self) -> u64 {
+        self.pids().into_iter().map(report::cpu_us).sum()
+    }
+}
+
 const GATEWAY: [&str; 4] = ["--listen", "127.0.0.1:0", "--peer", "127.0.0.1:0"];
-const EXECUTOR: [&str; 4] = ["--slots", "1", "--memory", "1GiB"];
 
 /// Starts a process of the cluster.
-fn role(s3: &Server, redis_url: &str, role: &str, args: &[&str]) -> Result<Server> {
+fn role(s3: &Server, redis_url: &str, role: &str, args: &[impl AsRef<std::ffi::OsStr>]) -> Result<Server> {
     let mut command = Command::new(binary()?);
     command.args([role, "--json", "--store", "s3://fanfold/bench", "--redis", redis_url, "--log", "error"]);
     command.args(args).stdout(Stdio::piped()).envs([

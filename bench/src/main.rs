@@ -4,10 +4,15 @@
 //! did that day.
 
 mod bare;
+mod bound;
 mod cluster;
 mod cold;
 mod density;
+mod epochs;
+mod groupby;
 mod hello;
+mod job;
+mod kernels;
 mod load;
 mod pass;
 mod recover;
@@ -15,14 +20,32 @@ mod remote_call;
 mod report;
 mod rest;
 mod server;
+mod sort;
+mod streaming;
 mod tasks;
+mod text;
 mod wordcount;
 
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-const NAMES: [&str; 8] = ["hello", "cold", "density", "tasks", "wordcount", "remote-call", "pass", "recover"];
+const NAMES: [&str; 14] = [
+    "hello",
+    "cold",
+    "density",
+    "tasks",
+    "wordcount",
+    "remote-call",
+    "pass",
+    "recover",
+    "groupby",
+    "streaming",
+    "epochs",
+    "kernels",
+    "sort",
+    "strategies",
+];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -55,6 +78,12 @@ async fn run(name: &str, args: &[String]) -> Result<()> {
         "pass" => pass::run(args).await,
         "recover" => recover::run(args).await,
         "wordcount" => wordcount::run(args).await,
+        "groupby" => groupby::run(args).await,
+        "streaming" => streaming::run(args).await,
+        "epochs" => epochs::run(args).await,
+        "kernels" => kernels::run(args).await,
+        "sort" => sort::run(args).await,
+        "strategies" => sort::strategies(args).await,
         "all" => {
             for name in NAMES {
                 Box::pin(run(name, &[])).await?;

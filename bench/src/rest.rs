@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use anyhow::{Result, ensure};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::{HeaderMap, Request, client::conn::http1::SendRequest};
+use hyper::{HeaderMap, Request, body::Incoming, client::conn::http1::SendRequest};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::{net::TcpStream, task::JoinHandle};
@@ -22,6 +22,23 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// Its body.
     pub body: Bytes,
+}
+
+/// A body that is still coming.
+pub struct Pieces {
+    body: Incoming,
+}
+
+impl Pieces {
+    /// The next piece; none after the last.
+    pub async fn next(&mut self) -> Result<Option<Bytes>> {
+        while let Some(frame) = self.body.frame().await {
+            if let Ok(data) = frame?.into_data() {
+                return Ok(Some(data));
+            }
+        }
+        Ok(None)
+    }
 }
 
 impl Rest {
@@ -51,6 +68,15 @@ impl Rest {
         let shown = String::from_utf8_lossy(&body[..body.len().min(500)]);
         ensure!(head.status.is_success(), "{method} {path}: {} {shown}", head.status);
         Ok(Answer { headers: head.headers, body })
+    }
+
+    /// Sends a request whose answer's body comes piece by piece; nothing else can be sent on this connection until then.
+    pub async fn follow(&mut self, path: &str) -> Result<Pieces> {
+        self.sender.ready().await?;
+        let request = Request::builder().uri(path).header("host", "bench").body(Full::default())?;
+        let (head, body) = self.sender.send_request(request).await?.into_parts();
+        ensure!(head.status.is_success(), "GET {path}: {}", head.status);
+        Ok(Pieces { body })
     }
 
     /// Waits until so many executors have joined.

@@ -26,8 +26,13 @@ impl Server {
 
     /// `fanfold up` on `dir`.
     pub fn fanfold(dir: &Path) -> Result<Self> {
+        Self::fanfold_with(dir, &[])
+    }
+
+    /// The same with further arguments.
+    pub fn fanfold_with(dir: &Path, args: &[&str]) -> Result<Self> {
         let mut command = Command::new(binary()?);
-        command.args(["up", "--json", "--listen", "127.0.0.1:0", "--dir"]).arg(dir);
+        command.args(["up", "--json", "--listen", "127.0.0.1:0", "--dir"]).arg(dir).args(args);
         Self::start(command.stdout(Stdio::piped()), |child| child.stdout.take().map(boxed))
     }
 

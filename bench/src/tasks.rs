@@ -5,12 +5,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::{
-    cluster::Cluster,
-    report,
-    rest::Rest,
-    server::{Server, component},
-};
+use crate::{cluster::Platform, report, rest::Rest, server::component};
 
 const TASKS: u64 = 10_000;
 const LONE: u64 = 2_000;
@@ -27,14 +22,9 @@ pub async fn run(args: &[String]) -> Result<()> {
     };
     let tasks = args.first().map(|n| n.parse()).transpose()?.unwrap_or(TASKS);
     let dir = tempfile::tempdir()?;
-    let platform = match executors {
-        Some(executors) => Platform::Cluster(Cluster::start(dir.path(), executors)?),
-        None => Platform::Up(Server::fanfold(dir.path())?),
-    };
-    let server = match &platform {
-        Platform::Cluster(cluster) => &cluster.gateway,
-        Platform::Up(server) => server,
-    };
+    let memory = if executors.is_some() { &["--memory", "1GiB"][..] } else { &[] };
+    let platform = Platform::start(dir.path(), executors, memory)?;
+    let server = platform.server();
     let what = executors.map_or("from one driver".to_owned(), |n| format!("from one driver, {n} executors"));
     let mut rest = Rest::connect(server.address).await?;
     rest.joined(executors.unwrap_or(1)).await?;
@@ -66,10 +56,4 @@ pub async fn run(args: &[String]) -> Result<()> {
     let who = if executors.is_some() { "the gateway" } else { "the whole process" };
     report::line("tasks", who, json!({ "peak_bytes": large, "bytes_per_finished_task": per_task }));
     Ok(())
-}
-
-/// What is measured.
-enum Platform {
-    Up(Server),
-    Cluster(Cluster),
 }

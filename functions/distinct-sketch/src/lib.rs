@@ -27,7 +27,7 @@ use sketch::Sketch;
 
 /// Input read by one map task when the request does not say: a tenth of a second of work, so that a first result is soon.
 const SPLIT_BYTES: u64 = 8 << 20;
-/// Reducers at most: one holds a sketch of tens of kilobytes, so one is nearly always enough.
+/// Reducers at most: a map's sketch is a hundred kilobytes, so one is nearly always enough.
 const REDUCERS_MAX: u32 = 64;
 
 /// What to read.
@@ -317,7 +317,7 @@ impl Exchange for Words {
             })?;
         }
         out.took(words);
-        for (column, sketch) in (0..).zip(&sketches) {
+        for (column, sketch) in (0..).zip(sketches) {
             out.gave(sketch.words);
             out.write(column, &sketch.encode())?;
         }

@@ -10,7 +10,7 @@ use fanfold_shuffle::random::Random;
 fn text(object: u64, exact: &mut BTreeMap<String, u64>) -> String {
     let mut random = Random::new(11, object);
     let mut text = String::new();
-    while text.len() < 120_000 {
+    while text.len() < 60_000 {
         let word =
             format!("w{:x}", 30_000f64.powf(f64::from(random.below(1 << 30)) / f64::from(1 << 30)) as u64);
         text.push_str(&word);
@@ -39,7 +39,7 @@ fn partial_results_approach_the_final_one_which_is_that_of_simple() {
     let words: u64 = exact.values().sum();
     let mut best: Vec<_> = exact.iter().map(|(word, count)| (u64::MAX - count, word)).collect();
     best.sort();
-    for (split_bytes, reducers) in [(70_001, 1), (130_000, 3)] {
+    for (split_bytes, reducers) in [(35_001, 1), (65_000, 3)] {
         let report =
             distinct_sketch::distinct_sketch(request(Strategy::Streaming, split_bytes, reducers)).unwrap();
         assert_eq!(report.words, words, "words at the borders of splits are counted once");
