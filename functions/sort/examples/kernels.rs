@@ -116,7 +116,8 @@ fn sorted_runs(count: usize) -> Result<Vec<Vec<Vec<u8>>>> {
     let run = |seed| {
         let mut run = random_records(count, seed);
         run.sort_unstable();
-        Ok(chunks(&run))
+        // As large as a merge's buffers are.
+        Ok(run.chunks(CHUNK_BYTES / RECORD_BYTES / 4).map(|chunk| chunk.concat()).collect())
     };
     (10..10 + RUNS as u64).map(run).collect()
 }

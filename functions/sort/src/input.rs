@@ -18,8 +18,10 @@ const REDUCER_BYTES: u64 = 64 << 20;
 /// Input per column: a column, the keys of its records and their copies are what a reducer works on at once, and that
 /// should stay near the processor.
 const COLUMN_BYTES: u64 = 2 << 20;
-/// Columns when there is no other reason: blocks of a map get no smaller than a few pages.
+/// Columns of that size at most: with more, a map's blocks get smaller than is good to read.
 const COLUMNS: u64 = 2048;
+/// Input per column at most, however much there is: what a small instance has room for twice.
+const COLUMN_BYTES_MAX: u64 = 16 << 20;
 /// Reducers at most.
 pub const REDUCERS_MAX: u32 = 25_000;
 /// Sampled records per column: then a reducer of 16 columns differs from the mean by a few in a hundred.
@@ -106,9 +108,11 @@ fn layout(request: &Request, bytes: u64) -> Result<Layout> {
     if !(1..=REDUCERS_MAX).contains(&reducers) {
         return Err(Error::invalid(format!("{reducers} reducers: ask for 1 to {REDUCERS_MAX}")));
     }
-    let fine = bytes.div_ceil(COLUMN_BYTES).clamp(1, COLUMNS) as u32;
-    let columns = fine.max(reducers).div_ceil(reducers) * reducers;
-    Layout::with_columns(request.columns.unwrap_or(columns.min(COLUMNS_MAX)).max(reducers), reducers)
+    let fine = bytes.div_ceil(COLUMN_BYTES).min(COLUMNS).max(bytes.div_ceil(COLUMN_BYTES_MAX));
+    let fine = fine.clamp(u64::from(reducers), u64::from(COLUMNS_MAX)) as u32;
+    // As many for each reducer, if that many are allowed.
+    let columns = (fine.div_ceil(reducers) * reducers).min(COLUMNS_MAX);
+    Layout::with_columns(request.columns.unwrap_or(columns).max(reducers), reducers)
 }
 
 /// Boundaries that cut a sample of the input into columns of equal size.

@@ -9,7 +9,7 @@ use super::record::{CHUNK_BYTES, RECORD_BYTES, Record, prefix, records, tail};
 
 /// Groups of the radix pass, as a power of two: their counters stay in the first-level cache.
 const RADIX_BITS_MAX: u32 = 13;
-/// Groups up to this size are sorted by insertion.
+/// If no group is larger, they are sorted by insertion.
 const INSERTION_MAX: usize = 20;
 /// Bits of an entry's position that count records within a chunk: as many as a chunk has.
 const INDEX_BITS: u32 = 14;
@@ -58,8 +58,9 @@ impl Sorter {
     pub fn sort<'a>(&'a mut self, chunks: &'a [Vec<u8>]) -> impl Iterator<Item = &'a Record> {
         let chunks: Vec<&[Record]> = chunks.iter().map(|chunk| records(chunk)).collect();
         self.load(&chunks);
-        self.order();
-        order_equal(&mut self.entries, &chunks);
+        if self.order() {
+            order_equal(&mut self.entries, &chunks);
+        }
         self.entries.iter().map(move |entry| entry.record(&chunks))
     }
 
@@ -82,12 +83,12 @@ impl Sorter {
         }
     }
 
-    /// Sorts the entries.
-    fn order(&mut self) {
+    /// Sorts the entries; whether some of their keys may be equal.
+    fn order(&mut self) -> bool {
         let (least, most) = self.range;
         if self.entries.len() <= INSERTION_MAX || least == most {
             self.entries.sort_unstable();
-            return;
+            return true;
         }
         let bits = self.entries.len().ilog2().min(RADIX_BITS_MAX);
         // The highest bit in which keys differ is the highest that counts.
@@ -95,27 +96,34 @@ impl Sorter {
         self.counts.clear();
         self.counts.resize((1 << bits) + 1, 0);
         self.scratch.resize(self.entries.len(), Entry::default());
-        count(&self.entries, least, shift, &mut self.counts);
+        let largest = count(&self.entries, least, shift, &mut self.counts);
         deal(&self.entries, least, shift, &mut self.counts, &mut self.scratch);
         std::mem::swap(&mut self.entries, &mut self.scratch);
+        if largest as usize <= INSERTION_MAX {
+            // Nothing moves further than its group is long, so this needs not know where groups are.
+            return insertion_sort(&mut self.entries);
+        }
         // Each counter is now where its group ends.
         let mut start = 0;
         for end in &self.counts[..1 << bits] {
-            sort_group(&mut self.entries[start..*end as usize]);
+            self.entries[start..*end as usize].sort_unstable();
             start = *end as usize;
         }
+        true
     }
 }
 
-/// Where each group starts.
+/// Where each group starts; returns the size of the largest.
 #[inline(never)]
-fn count(entries: &[Entry], least: u64, shift: u32, counts: &mut [u32]) {
+fn count(entries: &[Entry], least: u64, shift: u32, counts: &mut [u32]) -> u32 {
     entries.iter().for_each(|entry| counts[((entry.prefix - least) >> shift) as usize + 1] += 1);
-    let mut sum = 0;
+    let (mut sum, mut largest) = (0, 0);
     for count in counts {
+        largest = largest.max(*count);
         sum += *count;
         *count = sum;
     }
+    largest
 }
 
 /// Moves each entry to its group.
@@ -141,21 +149,24 @@ fn order_equal(entries: &mut [Entry], chunks: &[&[Record]]) {
     }
 }
 
+/// Sorts entries that are nearly in order; whether some of their keys may be equal.
 #[inline(never)]
-fn sort_group(group: &mut [Entry]) {
-    if group.len() > INSERTION_MAX {
-        group.sort_unstable();
-        return;
-    }
-    for at in 1..group.len() {
-        let entry = group[at];
+fn insertion_sort(entries: &mut [Entry]) -> bool {
+    let mut equal = false;
+    for at in 1..entries.len() {
+        let entry = entries[at];
         let mut to = at;
-        while to > 0 && group[to - 1] > entry {
-            group[to] = group[to - 1];
+        while let Some(before) = to.checked_sub(1).map(|place| entries[place]) {
+            equal |= before.prefix == entry.prefix;
+            if before <= entry {
+                break;
+            }
+            entries[to] = before;
             to -= 1;
         }
-        group[to] = entry;
+        entries[to] = entry;
     }
+    equal
 }
 
 #[cfg(test)]
