@@ -142,7 +142,7 @@ pub const ANSWERS_HELD_BYTES_MAX: usize = 16 << 20;
 pub const DROPS_HELD_MAX: usize = 64;
 /// Times one `read` has a lost partition made again before it gives up.
 pub const RECOVERIES_MAX: u32 = 4;
-/// Bytes that one task has read ahead, over all its readers.
+/// Bytes that one task has fetched and not yet read, over all its readers that read in order.
 pub const READ_AHEAD_BYTES_MAX: usize = 16 << 20;
 /// A partition at most this long is read from the store as a whole and kept in memory for its other readers.
 pub const LOAD_WHOLE_BYTES_MAX: u64 = 8 << 20;

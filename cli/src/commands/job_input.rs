@@ -52,7 +52,7 @@ async fn of_input(text: String, fields: &mut Map<String, Value>) -> Result<Optio
     if from_elsewhere || like_json || is_json && fields.is_empty() {
         return whole(&text).await.map(Some);
     }
-    match fields.insert("input".to_owned(), scalar(&text)) {
+    match fields.insert("input".to_owned(), value(&text)) {
         None => Ok(None),
         Some(_) => Err(Failure::usage("`input` is given twice", "give --input or --set input=, not both")),
     }
@@ -93,17 +93,14 @@ fn merged(whole: Option<Value>, fields: Map<String, Value>) -> Result<Value, Fai
 /// `NAME=VALUE`.
 fn field(text: &str) -> Result<(String, Value), String> {
     match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.replace('-', "_"), scalar(value))),
+        Some((name, text)) if !name.is_empty() => Ok((name.replace('-', "_"), value(text))),
         _ => Err("write NAME=VALUE, as in reducers=48".to_owned()),
     }
 }
 
-/// Numbers, `true` and `false` as JSON has them, and text in double quotes without them; all else is text as it is.
-fn scalar(text: &str) -> Value {
-    match serde_json::from_str(text) {
-        Ok(value @ (Value::Number(_) | Value::Bool(_) | Value::String(_))) => value,
-        _ => Value::String(text.to_owned()),
-    }
+/// Numbers, `true`, `false` and all else that is JSON as such; other text as it is.
+fn value(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
 /// Turns the options after `job run FUNCTION` that the command does not have into `--set`. Other command lines stay as
@@ -234,6 +231,12 @@ mod tests {
         let wanted = json!({ "check": true, "rate": 0.5, "sample_size": -3, "name": "7", "dry_run": false });
         assert_eq!(input(&line).await, Ok(wanted));
         assert_eq!(input(&["f", "--input", "2024", "--n", "1"]).await, Ok(json!({ "input": 2024, "n": 1 })));
+    }
+
+    #[tokio::test]
+    async fn values_are_json_or_text() {
+        let line = ["f", "--only", "[\"a\"]", "--top", "null", "--word", "nulls"];
+        assert_eq!(input(&line).await, Ok(json!({ "only": ["a"], "top": null, "word": "nulls" })));
     }
 
     #[tokio::test]

@@ -103,6 +103,13 @@ impl Partition {
     }
 }
 
+impl Partition {
+    /// Whether every read of it is a request to the object store.
+    pub fn is_in_store(&self) -> bool {
+        matches!(self, Self::Away(away) if away.peer.is_none())
+    }
+}
+
 impl From<Here> for Partition {
     fn from(here: Here) -> Self {
         match here {

@@ -1,7 +1,9 @@
 //! An open value: where its bytes are, its blocks, and reading ahead of a guest that reads in order.
 //!
-//! Bytes that are in memory are handed out as slices. Others come in windows of a mebibyte, and while the guest works
-//! on one, the next is fetched. A reader does not recover what is lost; it says so, and `open` does.
+//! Bytes that are in memory are handed out as slices. Others come in windows, and while the guest works on one, the next is
+//! fetched. A window is a mebibyte; where each is a request to a server of objects, which has its price, it grows while
+//! the guest reads on. What a task's windows take is bounded: many readers have small ones, and nothing ahead. A reader
+//! does not recover what is lost; it says so, and `open` does.
 
 use std::{
     ops::Range,
@@ -21,6 +23,12 @@ use crate::cache::Partition;
 
 /// Bytes fetched at once for a guest that reads in order.
 const WINDOW: u64 = limit::HOST_CALL_BYTES_MAX as u64;
+/// The first and the largest window where each costs a request: a block of a shuffle is one or two, a long object 1,300 a
+/// terabyte and not 10^6.
+const BILLED_WINDOW: u64 = 2 << 20;
+const BILLED_WINDOW_MAX: u64 = 8 << 20;
+/// A window for which there is no room: the bytes under one checksum of a partition.
+const SMALL_WINDOW: u64 = 256 << 10;
 
 /// Where the bytes of a value are.
 #[derive(Clone, Debug)]
@@ -68,7 +76,11 @@ pub struct Reader {
     next: u64,
     /// Bytes fetched and where they begin.
     window: (u64, Bytes),
+    /// Of the window, if there was some.
+    room: Option<Room>,
     ahead: Option<Ahead>,
+    /// Bytes of the next window.
+    step: u64,
 }
 
 /// A fetch that runs while the guest works.
@@ -76,26 +88,37 @@ pub struct Reader {
 struct Ahead {
     range: Range<u64>,
     fetch: AbortOnDropHandle<Result<Bytes, Error>>,
-    _room: Room,
+    room: Room,
 }
 
-/// A window's share of what one task may read ahead.
+/// A window's share of what one task may have fetched.
 #[derive(Debug)]
-struct Room(Arc<AtomicUsize>);
+struct Room {
+    used: Arc<AtomicUsize>,
+    bytes: usize,
+}
 
 impl Room {
-    fn take(used: &Arc<AtomicUsize>) -> Option<Self> {
-        let fits = |now: usize| {
-            (now + WINDOW as usize <= limit::READ_AHEAD_BYTES_MAX).then_some(now + WINDOW as usize)
-        };
+    fn take(used: &Arc<AtomicUsize>, bytes: u64) -> Option<Self> {
+        let bytes = bytes as usize;
+        let fits = |now: usize| now.checked_add(bytes).filter(|sum| *sum <= limit::READ_AHEAD_BYTES_MAX);
         used.fetch_update(Relaxed, Relaxed, fits).ok()?;
-        Some(Self(used.clone()))
+        Some(Self { used: used.clone(), bytes })
+    }
+}
+
+impl Room {
+    /// Room for `bytes`, or for as much less as there is.
+    fn up_to(used: &Arc<AtomicUsize>, bytes: u64) -> Option<Self> {
+        let mut halves =
+            std::iter::successors(Some(bytes), |bytes| Some(bytes / 2).filter(|half| *half >= WINDOW));
+        halves.find_map(|bytes| Self::take(used, bytes))
     }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
-        self.0.fetch_sub(WINDOW as usize, Relaxed);
+        self.used.fetch_sub(self.bytes, Relaxed);
     }
 }
 
@@ -108,7 +131,8 @@ impl Reader {
         refs: Vec<PartitionId>,
         made: Option<Made>,
     ) -> Self {
-        Self { content, size, blocks, refs, made, next: 0, window: (0, Bytes::new()), ahead: None }
+        let window = (0, Bytes::new());
+        Self { content, size, blocks, refs, made, next: 0, window, room: None, ahead: None, step: 0 }
     }
 
     /// Of bytes that are at hand.
@@ -188,7 +212,7 @@ impl Reader {
             _ => {}
         }
         let in_order = range.start == self.next;
-        let bytes = self.fetched(env, range.clone(), in_order).await?;
+        let bytes = self.fetched(env, ahead, range.clone(), in_order).await?;
         self.next = range.end;
         if in_order {
             self.read_ahead(env, ahead);
@@ -200,13 +224,14 @@ impl Reader {
     async fn fetched(
         &mut self,
         env: &Arc<Environment>,
+        ahead: &Arc<AtomicUsize>,
         range: Range<u64>,
         in_order: bool,
     ) -> Result<Bytes, Error> {
         let (mut at, mut parts) = (range.start, Vec::new());
         while at < range.end {
             if self.in_window(at).is_empty() {
-                self.refill(env, at, range.end, in_order).await?;
+                self.refill(env, ahead, at..range.end, in_order).await?;
             }
             let mut part = self.in_window(at);
             if part.is_empty() {
@@ -233,24 +258,54 @@ impl Reader {
         }
     }
 
-    /// Moves the window to `at`.
+    /// Moves the window to the start of `wanted`.
     async fn refill(
         &mut self,
         env: &Arc<Environment>,
-        at: u64,
-        end: u64,
+        used: &Arc<AtomicUsize>,
+        wanted: Range<u64>,
         in_order: bool,
     ) -> Result<(), Error> {
-        if let Some(ahead) = self.ahead.take().filter(|ahead| ahead.range.contains(&at)) {
+        // What was in it has been read.
+        (self.window, self.room) = ((0, Bytes::new()), None);
+        if let Some(ahead) = self.ahead.take().filter(|ahead| ahead.range.contains(&wanted.start)) {
             let bytes = ahead.fetch.await.map_err(|_| Error::internal("a read was stopped"))??;
-            self.window = (ahead.range.start, bytes);
+            (self.window, self.room) = ((ahead.range.start, bytes), Some(ahead.room));
             return Ok(());
         }
-        let wanted = if in_order { end.max(at + WINDOW) } else { end };
-        let range = at..wanted.min(self.size);
+        let mut range = wanted;
+        if in_order {
+            let billed = self.is_billed(env);
+            let step = self.next_step(billed).min(self.size - range.start);
+            self.room = Room::up_to(used, step);
+            let without = if billed { WINDOW } else { SMALL_WINDOW };
+            let step = self.room.as_ref().map_or(without, |room| room.bytes as u64);
+            range.end = range.end.max(range.start + step);
+        }
+        range.end = range.end.min(self.size);
         let bytes = fetch(env.clone(), self.content.clone(), range.clone()).await?;
         self.window = (range.start, bytes);
         Ok(())
+    }
+
+    /// Whether each read is a request to a server, which has its price.
+    fn is_billed(&self, env: &Environment) -> bool {
+        let in_store = match &self.content {
+            Content::Inline(_) => false,
+            Content::Partition { partition, .. } => partition.is_in_store(),
+            Content::Object { .. } => true,
+        };
+        in_store && env.store.is_shared()
+    }
+
+    /// Bytes of the next window of a guest that reads on.
+    fn next_step(&mut self, billed: bool) -> u64 {
+        self.step = match (billed, self.step) {
+            (false, _) => WINDOW,
+            (true, 0) => BILLED_WINDOW,
+            (true, step) => (step * 2).min(BILLED_WINDOW_MAX),
+        };
+        self.step
     }
 
     /// Starts to fetch what follows the window, if there is something and the task has not read too far ahead.
@@ -259,11 +314,12 @@ impl Reader {
         if self.ahead.is_some() || begin >= self.size {
             return;
         }
-        let Some(room) = Room::take(used) else { return };
-        let range = begin..(begin + WINDOW).min(self.size);
+        let step = self.next_step(self.is_billed(env)).min(self.size - begin);
+        let Some(room) = Room::up_to(used, step) else { return };
+        let range = begin..begin + room.bytes as u64;
         let (account, fetch) = (Account::current(), fetch(env.clone(), self.content.clone(), range.clone()));
         let fetch = env.reads.spawn(async move { account.charge(fetch).await });
-        self.ahead = Some(Ahead { range, fetch: AbortOnDropHandle::new(fetch), _room: room });
+        self.ahead = Some(Ahead { range, fetch: AbortOnDropHandle::new(fetch), room });
     }
 }
 

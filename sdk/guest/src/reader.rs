@@ -12,6 +12,9 @@ use crate::{
 
 /// Bytes of one read from the host: its limit.
 pub(crate) const READ_BYTES: u32 = 1 << 20;
+/// Bytes that a stream reads at a time: they are still in the processor's cache when they are looked at, a merge of many
+/// readers holds little, and a host call is lost in the time it takes to look at them.
+const STREAM_BYTES: u64 = 256 << 10;
 
 /// Reads one value: a partition, some blocks of one, a range of an object, or a small value that came along.
 ///
@@ -144,7 +147,7 @@ impl Reader {
 impl BufRead for Reader {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.consumed == self.chunk.len() && self.position < self.size {
-            self.chunk = self.read_at(self.position, self.size - self.position)?;
+            self.chunk = self.read_at(self.position, STREAM_BYTES.min(self.size - self.position))?;
             self.position += self.chunk.len() as u64;
             self.consumed = 0;
             if self.chunk.is_empty() {
