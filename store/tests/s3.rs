@@ -228,11 +228,11 @@ async fn objects_are_read_in_ranges_and_written_in_parts() {
     let server = Server::start().await;
     let store = server.open("p").await;
     let data: Bytes = (0..(20 << 20) + 77).map(|n: u32| (n ^ (n >> 11)) as u8).collect::<Vec<_>>().into();
-    let puts = store.requests().put;
+    let parts = store.requests().part;
     let pieces =
         (0..data.len()).step_by(1 << 20).map(|at| Ok(data.slice(at..data.len().min(at + (1 << 20)))));
     store.objects().put("large", stream::iter(pieces.collect::<Vec<_>>())).await.unwrap();
-    assert_eq!(store.requests().put - puts, 5, "begun, three parts, completed");
+    assert_eq!(store.requests().part - parts, 5, "begun, three parts, completed");
     let range = ObjectRange { key: "large".into(), etag: None, offset: 7 << 20, length: Some(9 << 20) };
     let (view, pieces) = store.objects().get(&range).await.unwrap();
     let read = pieces.try_collect::<Vec<_>>().await.unwrap().concat();
