@@ -32,7 +32,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("fanfold-tests", &["fanfold-protocol", "fanfold-scheduler", "fanfold-store", "fanfold-client"]),
-    ("fanfold-bench", &[]),
+    ("fanfold-bench", &["fanfold-shuffle"]),
     ("xtask", &[]),
 ];
 

@@ -3,7 +3,7 @@
 //! Requests that fail with 5xx, 408 or 429, or whose connection could not be made, are repeated inside `object_store`
 //! with growing pauses for [`S3Options::retry_for`]. A request that timed out is repeated where that is harmless: gets,
 //! lists, deletes, whole replacements and parts, never creations. So a creation can find its own object: whoever creates
-//! reads back (see [`crate::backend::Backend::create`]). Repetitions are not in [`crate::Requests`], which counts what
+//! reads back (see [`crate::backend::Backend::create`]). Repetitions are not in [`crate::requests`], which counts what
 //! this process asked for.
 //!
 //! - `answer`: what a server said, for people and for decisions.
