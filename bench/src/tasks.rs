@@ -10,8 +10,10 @@ use crate::{cluster::Platform, report, rest::Rest, server::component};
 const TASKS: u64 = 10_000;
 const LONE: u64 = 2_000;
 const ROUNDS: usize = 5;
-/// How many times as many tasks the job has that shows what one takes.
-const LARGER: u64 = 5;
+/// How many times as many tasks the jobs have that show what a finished one takes, and how many are unfinished at a time.
+const SMALLER: u64 = 3;
+const LARGER: u64 = 10;
+const BATCH: u64 = 500;
 
 /// Runs the benchmark. Arguments: the number of tasks; `--executors N` measures a cluster with S3 and Redis instead of
 /// `fanfold up`.
@@ -48,11 +50,14 @@ pub async fn run(args: &[String]) -> Result<()> {
         "lone",
         json!({ "tasks": LONE, "p50_us": lone["p50_us"], "p99_us": lone["p99_us"] }),
     );
-    // Of two jobs whose tasks are all referred to until the end, the larger one takes so much more.
-    let small = report::peak_bytes(server.pid());
-    rest.call("noop", json!({ "tasks": tasks * LARGER, "lone": false }).to_string()).await?;
-    let large = report::peak_bytes(server.pid());
-    let per_task = large.saturating_sub(small) / (tasks * (LARGER - 1));
+    // Of two jobs whose tasks are referred to until the end, and finish a few at a time, the larger one takes so much more.
+    let mut peaks = Vec::new();
+    for tasks in [tasks * SMALLER, tasks * LARGER] {
+        rest.call("noop", json!({ "tasks": tasks, "batch": BATCH }).to_string()).await?;
+        peaks.push(report::peak_bytes(server.pid()));
+    }
+    let (small, large) = (peaks[0], peaks[1]);
+    let per_task = large.saturating_sub(small) / (tasks * (LARGER - SMALLER));
     let who = if executors.is_some() { "the gateway" } else { "the whole process" };
     report::line("tasks", who, json!({ "peak_bytes": large, "bytes_per_finished_task": per_task }));
     Ok(())

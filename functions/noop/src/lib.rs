@@ -12,6 +12,9 @@ struct Request {
     /// One after the other, each timed, instead of all at once.
     #[serde(default)]
     lone: bool,
+    /// So many at a time; none is let go of before the end. 0: all at once.
+    #[serde(default)]
+    batch: usize,
 }
 
 /// What was measured, in microseconds.
@@ -33,7 +36,7 @@ fn noop(request: Request) -> fanfold::Result<Report> {
     let begin = Instant::now();
     let mut times = match request.lone {
         true => (0..request.tasks).map(|_| lone()).collect::<fanfold::Result<Vec<_>>>()?,
-        false => all(request.tasks).map(|()| Vec::new())?,
+        false => all(request.tasks, request.batch).map(|()| Vec::new())?,
     };
     times.sort_unstable();
     Ok(Report {
@@ -47,9 +50,15 @@ fn noop(request: Request) -> fanfold::Result<Report> {
 #[fanfold::task]
 fn nothing() {}
 
-fn all(tasks: usize) -> fanfold::Result<()> {
-    let futures = (0..tasks).map(|_| nothing::submit()).collect::<fanfold::Result<Vec<_>>>()?;
-    fanfold::wait_all(&futures)?;
+fn all(tasks: usize, batch: usize) -> fanfold::Result<()> {
+    let mut held = Vec::new();
+    while held.len() < tasks {
+        let left = tasks - held.len();
+        let count = if batch == 0 { left } else { left.min(batch) };
+        let futures = (0..count).map(|_| nothing::submit()).collect::<fanfold::Result<Vec<_>>>()?;
+        fanfold::wait_all(&futures)?;
+        held.extend(futures);
+    }
     Ok(())
 }
 
