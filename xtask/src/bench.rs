@@ -8,7 +8,7 @@ use crate::{build, shell};
 
 /// Runs the named benchmark with the arguments after its name.
 pub fn run(args: &[String]) -> Result<()> {
-    let built = build::all_for_bench()?;
+    let built = build::all()?;
     let mut bench = Command::new(built.bench);
     bench.args(args).env("FANFOLD_BIN", built.binary).env("FANFOLD_COMPONENTS", built.components);
     shell::run(bench.current_dir(shell::root()))

@@ -19,24 +19,15 @@ pub struct Built {
     pub components: PathBuf,
 }
 
-/// Builds the product, the functions and the benchmarks; or takes what `FANFOLD_BIN` and `FANFOLD_COMPONENTS` name, to try an
-/// installed platform.
+/// Builds the product, the functions, the benchmarks and the S3 server that clusters are tried with, in one go (see
+/// [`for_tests`]); or takes what `FANFOLD_BIN` and `FANFOLD_COMPONENTS` name, to try an installed platform.
 pub fn all() -> Result<Built> {
     if let (Some(binary), Some(components)) = (env("FANFOLD_BIN"), env("FANFOLD_COMPONENTS")) {
         return Ok(Built { binary, components, ..built() });
     }
     functions()?;
-    run(&mut cargo(&["build", "--release", "--package", "fanfold-cli", "--package", "fanfold-bench"]))?;
+    run(&mut cargo(&["build", "--release", "--workspace", "--bins"]))?;
     Ok(built())
-}
-
-/// The same with the S3 server that clusters under test use.
-pub fn all_for_bench() -> Result<Built> {
-    let built = all()?;
-    if env("FANFOLD_BIN").is_none() {
-        run(&mut cargo(&["build", "--release", "--package", "fanfold-tests", "--bin", "s3-server"]))?;
-    }
-    Ok(built)
 }
 
 /// Builds the product and every test, in one go: cargo chooses features for all that it builds together, so a separate build

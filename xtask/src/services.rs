@@ -35,7 +35,7 @@ fn start() -> Result<()> {
         return Ok(());
     }
     test::ensure_redis()?;
-    let built = build::all_for_bench()?;
+    let built = build::all()?;
     std::fs::create_dir_all(&dir)?;
     let redis = start_redis(&dir)?;
     let s3 = start_s3(&dir)?;

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: what tests need, then every test.
 
-use std::process::Command;
+use std::{path::Path, process::Command};
 
 use anyhow::{Result, bail};
 
@@ -25,7 +25,7 @@ const FUNCTIONS_TESTED: [&str; 10] = [
 
 /// Runs every test, or those whose name contains the first argument.
 pub fn run(filter: &[String]) -> Result<()> {
-    ensure_redis()?;
+    ensure_packages()?;
     let built = build::for_tests()?;
     let nextest = has("cargo", &["nextest", "--version"]);
     let tests: &[&str] = if nextest {
@@ -53,21 +53,47 @@ pub fn run(filter: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Tests start Redis servers of their own: only the program has to be there. Beside it comes the library with which they
-/// put clocks wrong; where it is missing, those tests say that they were skipped.
+/// Where the library is with which tests put clocks wrong.
+const FAKETIME: [&str; 4] = [
+    "/usr/lib/x86_64-linux-gnu/faketime",
+    "/usr/lib/aarch64-linux-gnu/faketime",
+    "/usr/lib/faketime",
+    "/usr/lib64/faketime",
+];
+
+/// Tests start Redis servers of their own: only the program has to be there. The library for clocks is wanted as well; where it
+/// cannot be installed, the tests with clocks say that they were skipped.
+fn ensure_packages() -> Result<()> {
+    ensure_redis()?;
+    if !FAKETIME.iter().any(|folder| Path::new(folder).exists()) && can_install() {
+        install(&["libfaketime"])?;
+    }
+    Ok(())
+}
+
+/// Installs Redis where it is missing.
 pub fn ensure_redis() -> Result<()> {
     if has("redis-server", &["--version"]) {
         return Ok(());
     }
-    let root = shell::output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
-    if !root || !has("apt-get", &["--version"]) {
+    if !can_install() {
         bail!("redis-server is missing: install it (Debian and Ubuntu: `sudo apt-get install redis-server`)");
     }
+    install(&["redis-server"])
+}
+
+fn can_install() -> bool {
+    let root = shell::output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
+    root && has("apt-get", &["--version"])
+}
+
+fn install(packages: &[&str]) -> Result<()> {
     shell::run(Command::new("apt-get").args(["update", "-q"]))?;
     // The package would start a service of its own; not in run level 1.
     shell::run(
         Command::new("apt-get")
-            .args(["install", "-q", "-y", "--no-install-recommends", "redis-server", "libfaketime"])
+            .args(["install", "-q", "-y", "--no-install-recommends"])
+            .args(packages)
             .env("DEBIAN_FRONTEND", "noninteractive")
             .env("RUNLEVEL", "1"),
     )

@@ -17,6 +17,7 @@ use super::{
     convert,
     host::{HasTask, TaskHost, View, stale},
     resource,
+    writer::reserve,
 };
 use crate::cache::{Cache, Charge, Growing};
 
@@ -32,18 +33,8 @@ pub struct ObjectWriter {
 }
 
 impl ObjectWriter {
-    /// Makes room for `bytes` more; waits while the executor is short of memory.
     async fn reserve(&mut self, cache: &Cache, bytes: usize) -> Result<(), Error> {
-        if bytes > limit::HOST_CALL_BYTES_MAX {
-            let message =
-                format!("a write of {bytes} bytes: write at most {} at a time", limit::HOST_CALL_BYTES_MAX);
-            return Err(Error::invalid(message));
-        }
-        let growth = self.growing.growth(bytes);
-        if growth > 0 {
-            self.charge.absorb(cache.charge(growth as u64).await?);
-        }
-        Ok(())
+        reserve(&self.growing, &mut self.charge, cache, bytes).await
     }
 
     /// Passes on what is full. Waits while as much is on its way as may be.

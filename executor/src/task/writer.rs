@@ -5,6 +5,28 @@ use fanfold_store::{Index, partitions::Builder};
 
 use crate::cache::{Cache, Charge, Growing, Segments};
 
+/// Makes room for a write of `bytes` to `growing`, which `charge` pays for; waits while the executor is short of memory.
+///
+/// # Errors
+/// [`fanfold_protocol::Kind::Invalid`] for more than one call may write; those of [`Cache::charge`].
+pub(super) async fn reserve(
+    growing: &Growing,
+    charge: &mut Charge,
+    cache: &Cache,
+    bytes: usize,
+) -> Result<(), Error> {
+    if bytes > limit::HOST_CALL_BYTES_MAX {
+        let message =
+            format!("a write of {bytes} bytes: write at most {} at a time", limit::HOST_CALL_BYTES_MAX);
+        return Err(Error::invalid(message));
+    }
+    let growth = growing.growth(bytes);
+    if growth > 0 {
+        charge.absorb(cache.charge(growth as u64).await?);
+    }
+    Ok(())
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Writer {
@@ -33,16 +55,7 @@ impl Writer {
     /// # Errors
     /// [`fanfold_protocol::Kind::Invalid`] for more than one call may write; those of [`Cache::charge`].
     pub async fn reserve(&mut self, cache: &Cache, bytes: usize) -> Result<(), Error> {
-        if bytes > limit::HOST_CALL_BYTES_MAX {
-            let message =
-                format!("a write of {bytes} bytes: write at most {} at a time", limit::HOST_CALL_BYTES_MAX);
-            return Err(Error::invalid(message));
-        }
-        let growth = self.growing.growth(bytes);
-        if growth > 0 {
-            self.charge.absorb(cache.charge(growth as u64).await?);
-        }
-        Ok(())
+        reserve(&self.growing, &mut self.charge, cache, bytes).await
     }
 
     /// Appends bytes for which there is room.
