@@ -24,7 +24,7 @@ def with_duckdb(input):
 
 
 def with_polars(input):
-    rows = polars.from_arrow(mapped(input), rechunk=False).lazy()
+    rows = polars.scan_ipc(records.files(input))
     grouped = rows.group_by("key").agg(polars.len().alias("count"), polars.col("value").sum().alias("sum"))
     return grouped.collect(engine="streaming").to_arrow()
 
@@ -51,4 +51,5 @@ def main():
     measure.report(measured)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -25,4 +25,5 @@ def main():
     measure.report(measured)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -27,4 +27,5 @@ def main():
     measure.report(measured)
 
 
-main()
+if __name__ == "__main__":
+    main()

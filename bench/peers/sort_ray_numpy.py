@@ -110,4 +110,5 @@ def main():
     measure.report(measured)
 
 
-main()
+if __name__ == "__main__":
+    main()
