@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use fanfold::{Call, Error, Future, Outputs, Partition, Result};
+use fanfold::{Call, Durability, Error, Future, Outputs, Partition, Result};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -62,7 +62,9 @@ pub(crate) fn submit_maps<T: Tasks>(
     splits: impl IntoIterator<Item = T::Split>,
     layout: Layout,
 ) -> Result<Vec<Made>> {
-    (first..).zip(splits).map(|(n, split)| Made::submit(tasks.map(n, split, layout.columns()))).collect()
+    // One that is lost is made again: keeping all of them in the store would be as many writes as the result is.
+    let map = |(n, split)| Made::submit(tasks.map(n, split, layout.columns()).durability(Durability::None));
+    (first..).zip(splits).map(map).collect()
 }
 
 /// Reducers that were submitted.

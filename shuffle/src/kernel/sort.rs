@@ -132,7 +132,7 @@ impl Copies for Sorted<'_> {
     fn copy_to(&mut self, room: &mut [Record]) -> usize {
         let length = room.len().min(self.entries.len());
         let (now, later) = self.entries.split_at(length);
-        let ((turns, rest), (turns_to, rest_to)) = (now.as_chunks(), room.as_chunks_mut());
+        let ((turns, rest), (turns_to, rest_to)) = (now.as_chunks(), room[..length].as_chunks_mut());
         turns.iter().zip(turns_to).for_each(|(turn, to)| copy_turn(turn, &self.chunks, to));
         rest.iter().zip(rest_to).for_each(|(entry, to)| copy(to, entry.record(&self.chunks)));
         self.entries = later;
@@ -360,6 +360,10 @@ mod tests {
             expected.sort_unstable();
             let sorted: Vec<Record> = sorter.sort(&chunks).copied().collect();
             assert!(sorted == expected, "{count} records, {shape:?}");
+            // The same, copied many at once, with room for more.
+            let mut room = vec![[0; RECORD_BYTES]; count + 11];
+            assert_eq!(sorter.sort(&chunks).copy_to(&mut room), count);
+            assert!(room[..count] == expected, "{count} records, {shape:?}, copied");
         }
     }
 }
