@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     Input, Launch, Limits, Measured, Mode, Outcome, Shape, Slice, Stop,
     memory::Memory,
@@ -30,8 +32,8 @@ pub struct Engine {
     /// Stages before this one have nothing left to do: a later one has all the rows it may pass on.
     ended: usize,
     /// What left the last stage, and in an ordered pipeline waits for what comes before it.
-    out: Queue,
-    launched: u64,
+    pub(super) out: Queue,
+    pub(super) launched: u64,
 }
 
 /// One stage of it.
@@ -46,18 +48,20 @@ pub(super) struct Stage {
     /// What the next task is granted.
     pub grant: u64,
     pub measured: Measured,
-    pub rows: u64,
+    pub totals: Totals,
 }
 
-/// Why a pipeline cannot go on.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Stuck {
-    /// The stage.
-    pub stage: String,
-    /// Bytes that one output of it takes, with what must stay meanwhile.
-    pub wants_bytes: u64,
-    /// Bytes there are.
-    pub memory_bytes: u64,
+/// What a stage has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Totals {
+    /// Tasks that ended.
+    pub tasks: u64,
+    /// Bytes of input; for the first stage, bytes made.
+    pub bytes_in: u64,
+    /// Bytes of partitions made.
+    pub bytes_out: u64,
+    /// Rows made.
+    pub rows: u64,
 }
 
 impl Engine {
@@ -132,9 +136,10 @@ impl Engine {
         Portion { bytes, batch: shape.batch, single }
     }
 
-    /// A task has ended. What was launched twice or not at all is ignored.
-    pub fn done(&mut self, id: u64, outcome: &Outcome) {
-        let Some(launch) = self.running.remove(&id) else { return };
+    /// A task has ended; one that does not run is ignored. Returns the number of the partition that it made, if that is
+    /// wanted: it stays until [`Engine::take_freed`] names it.
+    pub fn done(&mut self, id: u64, outcome: &Outcome) -> Option<u64> {
+        let launch = self.running.remove(&id)?;
         for stage in &mut self.stages {
             stage.measured.event(stage.running);
         }
@@ -142,18 +147,21 @@ impl Engine {
         self.used.iter_mut().zip(needs).for_each(|(used, needs)| *used -= needs);
         let stage = &mut self.stages[launch.stage];
         stage.running -= 1;
+        stage.totals.tasks += 1;
         stage.granted -= launch.grant;
         self.memory.settle(launch.grant);
         if launch.stage < self.ended {
-            return self.drop_input(launch.input);
+            self.drop_input(launch.input);
+            return None;
         }
         if outcome.wants > 0 {
             if launch.whole {
                 stage.grant = stage.grant.max(outcome.wants);
             }
-            return stage.aside.push((launch.input, outcome.wants));
+            stage.aside.push((launch.input, outcome.wants));
+            return None;
         }
-        self.pass_on(&launch, outcome);
+        let made = self.pass_on(&launch, outcome);
         let taken = match launch.input {
             input if launch.stage < self.ended => {
                 self.drop_input(input);
@@ -168,17 +176,21 @@ impl Engine {
             }
             Input::Slices(slices) => self.put_back(launch.stage, slices, outcome.stop),
         };
-        self.stages[launch.stage].measured.ended(taken, outcome.bytes);
+        let stage = &mut self.stages[launch.stage];
+        stage.measured.ended(taken, outcome.bytes);
+        stage.totals.bytes_in += taken;
+        stage.totals.bytes_out += outcome.bytes;
+        made
     }
 
     /// What a task made goes to the next stage.
-    fn pass_on(&mut self, launch: &Launch, outcome: &Outcome) {
+    fn pass_on(&mut self, launch: &Launch, outcome: &Outcome) -> Option<u64> {
         let (shape, stage) = (&self.shapes[launch.stage], &mut self.stages[launch.stage]);
-        let left = shape.rows_max.map_or(u64::MAX, |max| max - stage.rows);
+        let left = shape.rows_max.map_or(u64::MAX, |max| max - stage.totals.rows);
         let rows = outcome.rows.min(left);
-        stage.rows += rows;
-        if rows > 0 && !shape.sink {
-            let hold = self.memory.hold(outcome.bytes);
+        stage.totals.rows += rows;
+        let made = (rows > 0 && !shape.sink).then(|| self.memory.hold(outcome.bytes));
+        if let Some(hold) = made {
             let slice = Slice { hold, key: launch.key.clone(), rows: 0..rows, skip: 0, bytes: outcome.bytes };
             let next = self.stages.get_mut(launch.stage + 1).map_or(&mut self.out, |next| &mut next.queue);
             next.push(slice, self.limits.ordered);
@@ -189,6 +201,7 @@ impl Engine {
         if rows == left {
             self.end_before(launch.stage + 1);
         }
+        made
     }
 
     /// What a task did not get to goes back to where it was. Returns the bytes of what it did.
@@ -197,7 +210,7 @@ impl Engine {
         let mut taken = 0;
         for (n, mut slice) in slices.into_iter().enumerate().rev() {
             if let Some(stop) = stop.filter(|_| n == at) {
-                let all = slice.rows.end - slice.rows.start;
+                let all = slice.row_count();
                 let row = stop.row.clamp(slice.rows.start, slice.rows.end);
                 let bytes = (u128::from(slice.bytes) * u128::from(slice.rows.end - row) / u128::from(all.max(1))) as u64;
                 taken += slice.bytes - bytes;
@@ -214,7 +227,7 @@ impl Engine {
     }
 
     /// A slice was processed to its end.
-    fn close(&mut self, slice: &Slice) {
+    pub(super) fn close(&mut self, slice: &Slice) {
         self.memory.release(slice.hold);
         if self.limits.keyed {
             self.source.closed(split(&slice.key));
@@ -237,75 +250,6 @@ impl Engine {
             left.extend(self.stages[n].aside.drain(..).map(|(input, _)| input));
             left.into_iter().for_each(|input| self.drop_input(input));
         }
-    }
-
-    /// The next rows that leave the pipeline. Give them back with [`Engine::release`].
-    pub fn take_out(&mut self) -> Option<Slice> {
-        let first = position(self.out.first()?);
-        if self.limits.ordered && self.first_open().is_some_and(|open| open < first) {
-            return None;
-        }
-        let portion = Portion { bytes: 0, batch: 1, single: true };
-        self.out.take(portion).0.pop()
-    }
-
-    /// Rows that left the pipeline are no longer needed.
-    pub fn release(&mut self, slice: &Slice) {
-        self.close(slice);
-    }
-
-    /// Of an ordered pipeline: where the first of what is under way begins.
-    pub(super) fn first_open(&self) -> Option<Vec<u64>> {
-        let key = |input: &Input| match input {
-            Input::Split { split, row, skip } => Some(vec![u64::from(*split), *row, *skip]),
-            Input::Slices(slices) => slices.first().map(position),
-        };
-        let waiting = self.stages.iter().filter_map(|stage| stage.queue.first().map(position));
-        let aside = self.stages.iter().flat_map(|stage| &stage.aside).filter_map(|(input, _)| key(input));
-        let running = self.running.values().filter_map(|launch| key(&launch.input));
-        waiting.chain(aside).chain(running).chain(self.source.first_key()).min()
-    }
-
-    /// Whether all rows have left.
-    pub fn is_finished(&self) -> bool {
-        let idle = |stage: &Stage| stage.queue.is_empty() && stage.aside.is_empty();
-        self.running.is_empty() && self.source.is_empty() && self.stages.iter().all(idle) && self.out.is_empty()
-    }
-
-    /// Why nothing runs and nothing can be started, if that is so.
-    pub fn stuck(&self) -> Option<Stuck> {
-        if !self.running.is_empty() || self.is_finished() {
-            return None;
-        }
-        let held = self.memory.limit() - self.memory.free();
-        let wants = |(n, stage): (usize, &Stage)| {
-            let first = stage.aside.first().map(|(_, wants)| *wants);
-            let waits = first.or_else(|| (!stage.queue.is_empty()).then_some(stage.grant))?;
-            Some((n, waits))
-        };
-        let (n, wants) = self.stages.iter().enumerate().rev().find_map(wants).unwrap_or((0, self.stages[0].grant));
-        let (stage, memory_bytes) = (self.shapes[n].name.clone(), self.memory.limit());
-        Some(Stuck { stage, wants_bytes: held + wants, memory_bytes })
-    }
-
-    /// Partitions whose last row was taken, since the last time.
-    pub fn take_freed(&mut self) -> Vec<u64> {
-        self.memory.take_freed()
-    }
-
-    /// Splits all of whose rows have left the pipeline, since the last time. Only keyed pipelines know.
-    pub fn take_done_splits(&mut self) -> Vec<u32> {
-        self.source.take_done()
-    }
-
-    /// The most bytes there were at any time, granted ones included.
-    pub fn peak_bytes(&self) -> u64 {
-        self.memory.peak()
-    }
-
-    /// Tasks that were started.
-    pub fn launched(&self) -> u64 {
-        self.launched
     }
 }
 

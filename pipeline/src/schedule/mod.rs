@@ -10,6 +10,7 @@
 mod choose;
 mod engine;
 mod memory;
+mod progress;
 mod queue;
 mod rate;
 mod source;
@@ -22,7 +23,8 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-pub use engine::{Engine, Stuck};
+pub use engine::{Engine, Totals};
+pub use progress::Stuck;
 pub use rate::{Measured, concurrency};
 
 /// How a pipeline is scheduled. All run on the same engine, and give the same rows.
@@ -91,6 +93,13 @@ pub struct Slice {
     pub skip: u64,
     /// Bytes of those rows, about.
     pub bytes: u64,
+}
+
+impl Slice {
+    /// How many rows.
+    pub fn row_count(&self) -> u64 {
+        self.rows.end - self.rows.start
+    }
 }
 
 /// What a task is given.

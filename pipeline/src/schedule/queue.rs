@@ -15,7 +15,7 @@ pub(super) struct Queue {
 /// How much a task is given.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Portion {
-    /// Slices are added while there are fewer bytes; the first one is always given.
+    /// Slices are added while there are no more bytes than this, or less than a batch; the first one always is.
     pub bytes: u64,
     /// Rows are a multiple of this, if there are as many.
     pub batch: u64,
@@ -65,13 +65,13 @@ impl Queue {
 
     fn count(&mut self, slice: &Slice) {
         self.bytes += slice.bytes;
-        self.rows += slice.rows.end - slice.rows.start;
+        self.rows += slice.row_count();
     }
 
     fn pop(&mut self) -> Option<Slice> {
         let slice = self.slices.pop_front()?;
         self.bytes -= slice.bytes;
-        self.rows -= slice.rows.end - slice.rows.start;
+        self.rows -= slice.row_count();
         Some(slice)
     }
 
@@ -79,15 +79,16 @@ impl Queue {
     pub fn take(&mut self, portion: Portion) -> (Vec<Slice>, bool) {
         let single = portion.single || self.is_begun();
         let mut taken: Vec<Slice> = self.pop().into_iter().collect();
-        let mut bytes = taken.first().map_or(0, |slice| slice.bytes);
-        while !single && self.first().is_some_and(|next| next.skip == 0 && bytes + next.bytes <= portion.bytes) {
+        let (mut bytes, mut rows) = taken.first().map_or((0, 0), |slice| (slice.bytes, slice.row_count()));
+        let more = |next: &Slice, bytes, rows| next.skip == 0 && (bytes + next.bytes <= portion.bytes || rows < portion.batch);
+        while !single && self.first().is_some_and(|next| more(next, bytes, rows)) {
             taken.extend(self.pop());
             bytes = taken.iter().map(|slice| slice.bytes).sum();
+            rows = taken.iter().map(Slice::row_count).sum();
         }
-        let rows: u64 = taken.iter().map(|slice| slice.rows.end - slice.rows.start).sum();
         let odd = rows % portion.batch;
         let cut = match taken.last_mut() {
-            Some(last) if !single && rows > odd && last.rows.end - last.rows.start > odd && odd > 0 => {
+            Some(last) if !single && rows > odd && last.row_count() > odd && odd > 0 => {
                 let rest = split_off(last, odd);
                 self.put_back(rest, false);
                 true
@@ -111,7 +112,7 @@ pub(super) fn position(slice: &Slice) -> Vec<u64> {
 
 /// Cuts the last `rows` rows off.
 fn split_off(slice: &mut Slice, rows: u64) -> Slice {
-    let all = slice.rows.end - slice.rows.start;
+    let all = slice.row_count();
     let at = slice.rows.end - rows;
     let bytes = (u128::from(slice.bytes) * u128::from(rows) / u128::from(all)) as u64;
     let rest = Slice { rows: at..slice.rows.end, skip: 0, bytes, ..slice.clone() };

@@ -28,11 +28,6 @@ impl Source {
         self.fresh.is_empty() && self.stopped.is_empty()
     }
 
-    /// Splits that were not begun.
-    pub fn fresh(&self) -> usize {
-        self.fresh.len()
-    }
-
     /// What to read next: what was begun goes first.
     pub fn take(&mut self) -> Option<Input> {
         if let Some((split, (row, skip))) = self.stopped.pop_first() {
