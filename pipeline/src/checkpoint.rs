@@ -25,7 +25,9 @@ pub(crate) fn identified<S: Serialize>(
 
 /// FNV-1a of 64 bits (Fowler, Noll, Vo): equal on any machine, and nobody gains by a collision.
 fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 /// Notes that a split is done.
@@ -37,7 +39,9 @@ pub(crate) fn note(prefix: &str, split: u32) -> Result<()> {
 pub(crate) fn done(prefix: &str) -> Result<Vec<u32>> {
     let split = |object: objects::Object| {
         let name = object.key.strip_prefix(prefix).and_then(|name| name.parse().ok());
-        name.ok_or_else(|| Error::new(fanfold::ErrorKind::Conflict, format!("`{}` is no checkpoint", object.key)))
+        name.ok_or_else(|| {
+            Error::new(fanfold::ErrorKind::Conflict, format!("`{}` is no checkpoint", object.key))
+        })
     };
     objects::list(prefix).map(|object| split(object?)).collect()
 }

@@ -30,7 +30,8 @@ pub struct Reason {
 pub fn dead_letter(row: &[u8]) -> Result<(Reason, &[u8])> {
     let end = row.iter().position(|&byte| byte == b'\n');
     let end = end.ok_or_else(|| Error::invalid("a dead letter has a line before its row"))?;
-    let reason = serde_json::from_slice(&row[..end]).map_err(|e| Error::invalid(format!("no dead letter: {e}")))?;
+    let reason =
+        serde_json::from_slice(&row[..end]).map_err(|e| Error::invalid(format!("no dead letter: {e}")))?;
     Ok((reason, &row[end + 1..]))
 }
 
@@ -53,7 +54,9 @@ impl Dead {
     pub fn take(&mut self, step: &str, at: (u32, u64), rows: &[Row], error: Error) -> Result<()> {
         if self.on_error == OnError::Fail {
             let key = &self.key;
-            return Err(error.context(format!("step `{step}`, batch at row {} of input {} of {key:?}", at.1, at.0)));
+            return Err(
+                error.context(format!("step `{step}`, batch at row {} of input {} of {key:?}", at.1, at.0))
+            );
         }
         let reason = Reason {
             stage: self.stage.clone(),

@@ -55,8 +55,10 @@
 pub mod schedule;
 mod rows;
 mod stage;
-mod task;
+mod settings;
+mod feed;
 mod dead;
+mod task;
 mod checkpoint;
 mod run;
 #[cfg(test)]
@@ -64,7 +66,8 @@ mod tests;
 
 pub use dead::{Reason, dead_letter};
 pub use rows::{Row, Rows};
-pub use run::{Piece, Report, Settings, Tasks, run};
+pub use run::{Tasks, run};
 pub use schedule::Mode;
+pub use settings::{Piece, Report, Settings};
 pub use stage::{Needs, OnError, Pipeline, RowIter};
 pub use task::{Ended, Output, Work};

@@ -76,9 +76,12 @@ impl Rows {
         let (end, lengths) = match reader.blocks().as_slice() {
             [] => (0, Vec::new()),
             [rows, lengths] => (rows.end, reader.range(lengths.clone())?),
-            other => return Err(Error::invalid(format!("a partition of {} blocks has no rows", other.len()))),
+            other => {
+                return Err(Error::invalid(format!("a partition of {} blocks has no rows", other.len())));
+            }
         };
-        let mut lengths: Vec<u32> = lengths.as_chunks().0.iter().map(|length| u32::from_le_bytes(*length)).collect();
+        let mut lengths: Vec<u32> =
+            lengths.as_chunks().0.iter().map(|length| u32::from_le_bytes(*length)).collect();
         if lengths.iter().map(|&length| u64::from(length)).sum::<u64>() != end {
             return Err(Error::invalid("the lengths of a partition's rows do not add up to its bytes"));
         }
@@ -99,7 +102,8 @@ impl Rows {
         }
         self.at = end;
         let within = (start - self.from) as usize..(end - self.from) as usize;
-        let row = self.window.get(within).ok_or_else(|| Error::invalid("a partition's rows end too early"))?;
+        let row =
+            self.window.get(within).ok_or_else(|| Error::invalid("a partition's rows end too early"))?;
         Ok(row.to_vec())
     }
 }
@@ -129,7 +133,8 @@ mod tests {
         assert_eq!(writer.rows(), 200);
         let partition = writer.finish().unwrap();
         for range in [0..200, 0..1, 50..120, 199..200, 7..7, 180..900, 300..400] {
-            let read: Vec<Row> = Rows::open(&partition, Some(range.clone())).unwrap().map(Result::unwrap).collect();
+            let read: Vec<Row> =
+                Rows::open(&partition, Some(range.clone())).unwrap().map(Result::unwrap).collect();
             let (start, end) = ((range.start as usize).min(200), (range.end as usize).min(200));
             assert!(read == rows[start..end], "{range:?}");
         }

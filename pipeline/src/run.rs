@@ -1,16 +1,16 @@
 //! The driver: what the scheduler decides, as calls; what the calls return, as news for the scheduler.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::collections::BTreeMap;
 
 use fanfold::{Call, Durability, Error, ErrorKind, Future, Partition, Result};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     checkpoint,
-    rows::Rows,
-    schedule::{Engine, Input, Launch, Limits, Mode, Stuck, Totals},
+    schedule::{Engine, Input, Launch, Limits, Mode, Slice, Stuck},
+    settings::{Piece, Report, Settings},
     stage::{Needs, OnError, Pipeline},
-    task::{Ended, Output, Work},
+    task::{Ended, Given, Output, Work},
 };
 
 /// How to call a pipeline's task: one entry of the driver's own component, whose body is [`Pipeline::run`].
@@ -23,85 +23,6 @@ pub trait Tasks {
 
     /// A call of the task.
     fn stage(&self, work: Work<Self::Split>, inputs: Vec<Partition>) -> Call<Output>;
-}
-
-/// What a pipeline may use, and how.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// How tasks are chosen.
-    pub mode: Mode,
-    /// Bytes of partitions at any time, those included that running tasks are making. Memory of the tasks' instances is
-    /// not: stages ask for that.
-    pub memory_bytes: u64,
-    /// Bytes of a partition. Larger ones cost less, smaller ones are spread more evenly; at most a quarter of the memory,
-    /// divided by the stages.
-    pub target_bytes: u64,
-    /// What executors have, together. Tasks beyond it would only wait.
-    pub capacity: Needs,
-    /// Rows leave in the order of the splits. What comes too early is held back, in at most half of the memory.
-    pub ordered: bool,
-    /// Before the names of objects that say which splits are done. Only for pipelines that write.
-    pub checkpoint: Option<String>,
-}
-
-impl Settings {
-    /// Mode `full`, partitions of 128 MB, no order, no checkpoints.
-    pub fn new(memory_bytes: u64, capacity: Needs) -> Self {
-        let (mode, target_bytes) = (Mode::Full, 128_000_000);
-        Self { mode, memory_bytes, target_bytes, capacity, ordered: false, checkpoint: None }
-    }
-
-    /// # Errors
-    /// `invalid` for what cannot be.
-    fn check<S>(&self, pipeline: &Pipeline<S>) -> Result<()> {
-        let wrong = match &self.checkpoint {
-            Some(_) if pipeline.objects.is_none() => "checkpoints are for pipelines that write objects",
-            Some(_) if self.mode == Mode::NoRepartition => "without repartition there are no checkpoints",
-            _ if self.memory_bytes == 0 || self.target_bytes == 0 => "a pipeline needs memory and a target size",
-            _ => return Ok(()),
-        };
-        Err(Error::invalid(wrong))
-    }
-}
-
-/// What happened in a pipeline.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
-    /// How tasks were chosen.
-    pub mode: Mode,
-    /// Splits that were processed, those that an earlier job had done excepted.
-    pub splits: u64,
-    /// Splits that were done before.
-    pub resumed: u64,
-    /// Rows that left the last stage.
-    pub rows: u64,
-    /// Rows that were given up, and where they are.
-    pub skipped: u64,
-    /// Partitions of rows that were given up: [`crate::dead_letter`].
-    pub dead: Vec<Partition>,
-    /// The most bytes there were at any time, granted ones included.
-    pub peak_bytes: u64,
-    /// Each stage's name, and what it did.
-    pub stages: Vec<(String, Totals)>,
-}
-
-/// Rows that leave a pipeline.
-#[derive(Clone, Debug)]
-pub struct Piece {
-    /// The partition. Once nobody keeps it, it is freed; as long as somebody does, it no longer counts against the limit.
-    pub partition: Partition,
-    /// Which rows of it.
-    pub rows: Range<u64>,
-}
-
-impl Piece {
-    /// Reads them.
-    ///
-    /// # Errors
-    /// As [`Rows::open`].
-    pub fn open(&self) -> Result<Rows> {
-        Rows::open(&self.partition, Some(self.rows.clone()))
-    }
 }
 
 /// Runs a pipeline over splits to its end. What it does not write as objects is given to `take`, piece by piece, while
@@ -201,29 +122,21 @@ impl<'a, T: Tasks> Driver<'a, T> {
     }
 
     fn start(&mut self, launch: &Launch) -> Result<()> {
-        let work = Work {
-            stage: launch.stage,
-            split: None,
-            rows: Vec::new(),
-            skip: 0,
-            grant: launch.grant,
-            whole: launch.whole,
-            key: launch.key.clone(),
-            checkpoint: None,
-        };
-        let (work, inputs) = match &launch.input {
+        let (given, skip, inputs) = match &launch.input {
             Input::Split { split, row, skip } => {
-                let (split, rows) = (self.splits.get(*split as usize).cloned(), vec![*row..u64::MAX]);
-                (Work { split, rows, skip: *skip, ..work }, Vec::new())
+                let split = self.splits.get(*split as usize).cloned();
+                let split = split.ok_or_else(|| Error::guest("a split that there is not"))?;
+                (Given::Split(split, *row), *skip, Vec::new())
             }
             Input::Slices(slices) => {
-                let partition = |hold| self.held.get(hold).map(Future::as_partition);
-                let inputs = slices.iter().filter_map(|slice| partition(&slice.hold)).collect();
-                let rows = slices.iter().map(|slice| slice.rows.clone()).collect();
+                let partition = |slice: &Slice| self.held.get(&slice.hold).map(Future::as_partition);
+                let inputs = slices.iter().filter_map(partition).collect();
                 let skip = slices.first().map_or(0, |slice| slice.skip);
-                (Work { rows, skip, ..work }, inputs)
+                (Given::Rows(slices.iter().map(|slice| slice.rows.clone()).collect()), skip, inputs)
             }
         };
+        let Launch { stage, grant, whole, ref key, .. } = *launch;
+        let work = Work { stage, given, skip, grant, whole, key: key.clone() };
         let call = with(self.tasks.stage(work, inputs), &self.pipeline.stages[launch.stage].needs);
         let (ended, made, dead) = call.submit()?;
         self.running.push(Running { launch: launch.clone(), ended, made, dead });
@@ -286,7 +199,7 @@ impl<'a, T: Tasks> Driver<'a, T> {
         let what = match &launch.input {
             Input::Split { split, row, .. } => format!("split {split} from row {row}"),
             Input::Slices(slices) => {
-                let of = |slice: &crate::schedule::Slice| format!("rows {:?} of {:?}", slice.rows, slice.key);
+                let of = |slice: &Slice| format!("rows {:?} of {:?}", slice.rows, slice.key);
                 slices.iter().map(of).collect::<Vec<_>>().join(", ")
             }
         };
@@ -333,6 +246,8 @@ fn too_large(stuck: &Stuck) -> Error {
     let Stuck { stage, wants_bytes, memory_bytes } = stuck;
     Error::new(
         ErrorKind::Limit,
-        format!("stage `{stage}` needs {wants_bytes} bytes at once: raise the memory limit of {memory_bytes} to more"),
+        format!(
+            "stage `{stage}` needs {wants_bytes} bytes at once: raise the memory limit of {memory_bytes} to more"
+        ),
     )
 }

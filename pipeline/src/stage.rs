@@ -134,7 +134,12 @@ impl<S> Pipeline<S> {
         self.each(name, false, map)
     }
 
-    fn each(mut self, name: &str, even: bool, map: impl Fn(&[u8]) -> Result<Vec<Row>> + Clone + 'static) -> Self {
+    fn each(
+        mut self,
+        name: &str,
+        even: bool,
+        map: impl Fn(&[u8]) -> Result<Vec<Row>> + Clone + 'static,
+    ) -> Self {
         let load = move || Ok(Loaded::Each(Box::new(map.clone())));
         let stage = self.stage(1);
         stage.even &= even;

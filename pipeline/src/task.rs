@@ -4,42 +4,50 @@
 //! nothing that a running task holds back, but what it returns, that the scheduler has to reckon with; and what has to run
 //! again when something is lost is one partition's worth of work.
 
-use std::{collections::VecDeque, io::Write, ops::Range};
+use std::{io::Write, ops::Range};
 
 use fanfold::{Error, Inputs, Outputs, Partition, Result, objects};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    checkpoint,
     dead::Dead,
-    rows::{LENGTH_BYTES, Row, RowWriter, Rows, bytes_of},
+    feed::{Batch, Feed},
+    rows::{LENGTH_BYTES, Row, RowWriter, bytes_of},
     schedule::{Outcome, Stop},
-    stage::{Loaded, Pipeline, RowIter, Stage},
+    stage::{Loaded, Pipeline, Stage},
 };
 
 /// What a stage's task is to do: an argument for your task, to be passed on to [`Pipeline::run`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Work<S> {
     pub(crate) stage: usize,
-    /// For the first stage.
-    pub(crate) split: Option<S>,
-    /// Where it begins in the split, or in each of its partitions.
-    pub(crate) rows: Vec<Range<u64>>,
+    pub(crate) given: Given<S>,
     /// Outputs of the first batch that were made already.
     pub(crate) skip: u64,
+    /// Bytes that it may make.
     pub(crate) grant: u64,
+    /// It does not stop when they are used up.
     pub(crate) whole: bool,
     /// The name of its rows.
     pub(crate) key: Vec<u64>,
-    /// Instead of all that: which splits the objects under this prefix say are done.
-    pub(crate) checkpoint: Option<String>,
+}
+
+/// A task's input.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Given<S> {
+    /// A split, from a row on.
+    Split(S, u64),
+    /// Rows of each of the partitions that come with it.
+    Rows(Vec<Range<u64>>),
+    /// Nothing: it tells which splits the objects under this prefix say are done.
+    Checkpoint(String),
 }
 
 impl<S> Work<S> {
-    /// To tell which splits are done.
     pub(crate) fn checkpoint(prefix: &str) -> Self {
-        let checkpoint = Some(prefix.to_owned());
-        let (split, rows, key) = (None, Vec::new(), Vec::new());
-        Self { stage: 0, split, rows, skip: 0, grant: 0, whole: false, key, checkpoint }
+        let given = Given::Checkpoint(prefix.to_owned());
+        Self { stage: 0, given, skip: 0, grant: 0, whole: false, key: Vec::new() }
     }
 }
 
@@ -62,21 +70,22 @@ impl<S> Pipeline<S> {
     /// # Errors
     /// Those of reading; what a step failed with, where that is not to be skipped.
     pub fn run(&self, work: &Work<S>, inputs: &Inputs<Partition>) -> Result<Output> {
-        if let Some(prefix) = &work.checkpoint {
-            let ended = Ended { done: crate::checkpoint::done(prefix)?, ..Ended::default() };
-            return Ok(Outputs((ended, RowWriter::for_output(1)?.finish()?, RowWriter::for_output(2)?.finish()?)));
-        }
+        let feed = match &work.given {
+            Given::Split(split, row) => Feed::of_split((self.read)(split, *row)?, *row),
+            Given::Rows(rows) => Feed::of_partitions(inputs, rows),
+            Given::Checkpoint(prefix) => return ended(checkpoint::done(prefix)?),
+        };
         let stage = self.stages.get(work.stage).ok_or_else(|| {
-            Error::invalid(format!("no stage {} among {}: was the pipeline built differently?", work.stage, self.stages.len()))
+            Error::invalid(format!(
+                "no stage {} among {}: was the pipeline built differently?",
+                work.stage,
+                self.stages.len()
+            ))
         })?;
         let sink = self.objects.as_ref().filter(|_| work.stage + 1 == self.stages.len());
         let made = match sink {
             Some(prefix) => Made::Object(prefix, None),
             None => Made::Partition,
-        };
-        let feed = match &work.split {
-            Some(split) => Feed::of_split((self.read)(split, work.rows.first().map_or(0, |rows| rows.start))?, work),
-            None => Feed::of_partitions(inputs, work),
         };
         let steps = stage.steps.iter().map(|step| (step.load)()).collect::<Result<_>>()?;
         let out = RowWriter::for_output(1)?;
@@ -85,6 +94,12 @@ impl<S> Pipeline<S> {
         let end = task.process()?;
         task.finish(end)
     }
+}
+
+/// Nothing but splits that are done.
+fn ended(done: Vec<u32>) -> Result<Output> {
+    let ended = Ended { done, ..Ended::default() };
+    Ok(Outputs((ended, RowWriter::for_output(1)?.finish()?, RowWriter::for_output(2)?.finish()?)))
 }
 
 /// Where rows go.
@@ -159,14 +174,12 @@ impl<S> Task<'_, S> {
         if !batch.of_one {
             return Ok(End::Wants(bytes_of(made)));
         }
-        let mut done = skip;
-        for row in made {
+        for (done, row) in (skip..).zip(made) {
             let bytes = bytes_of([row]);
             if self.total + bytes > self.work.grant {
                 return Ok(if done == skip { End::Wants(bytes) } else { End::At(batch.start(done)) });
             }
             self.write(row)?;
-            done += 1;
         }
         Ok(End::Input)
     }
@@ -199,7 +212,9 @@ impl<S> Task<'_, S> {
                     for row in given {
                         match each(row) {
                             Ok(rows) => made.extend(rows),
-                            Err(error) => self.dead.take(&step.name, batch.first, std::slice::from_ref(row), error)?,
+                            Err(error) => {
+                                self.dead.take(&step.name, batch.first, std::slice::from_ref(row), error)?
+                            }
                         }
                     }
                 }
@@ -245,80 +260,4 @@ impl<S> Task<'_, S> {
 fn name(prefix: &str, key: &[u64]) -> String {
     let parts: Vec<String> = key.iter().map(|part| format!("{part:010}")).collect();
     format!("{prefix}{}", parts.join("-"))
-}
-
-/// Rows that are processed together.
-struct Batch {
-    rows: Vec<Row>,
-    /// Where it begins: slice and row.
-    first: (u32, u64),
-    /// All of it is from one slice.
-    of_one: bool,
-}
-
-impl Batch {
-    fn start(&self, skip: usize) -> Stop {
-        Stop { slice: self.first.0, row: self.first.1, skip: skip as u64 }
-    }
-}
-
-/// The rows of a task's input, and where it is in them.
-struct Feed {
-    current: Option<RowIter>,
-    /// Partitions after the current one, and their rows.
-    left: VecDeque<(Partition, Range<u64>)>,
-    slice: u32,
-    row: u64,
-}
-
-impl Feed {
-    fn of_split<S>(rows: RowIter, work: &Work<S>) -> Self {
-        let row = work.rows.first().map_or(0, |rows| rows.start);
-        Self { current: Some(rows), left: VecDeque::new(), slice: 0, row }
-    }
-
-    fn of_partitions<S>(inputs: &Inputs<Partition>, work: &Work<S>) -> Self {
-        let left = inputs.iter().cloned().zip(work.rows.iter().cloned()).collect();
-        // The first partition is number 0: it is reached by wrapping around.
-        Self { current: None, left, slice: u32::MAX, row: 0 }
-    }
-
-    /// Whether it is known that there are no more rows, without making one.
-    fn is_at_end(&self) -> bool {
-        let ended = |rows: &RowIter| rows.size_hint().1 == Some(0);
-        self.left.is_empty() && self.current.as_ref().is_none_or(ended)
-    }
-
-    /// Before the next row.
-    fn stop(&self, skip: u64) -> Stop {
-        match (&self.current, self.left.front()) {
-            (Some(rows), Some((_, next))) if rows.size_hint().1 == Some(0) => {
-                Stop { slice: self.slice + 1, row: next.start, skip }
-            }
-            _ => Stop { slice: self.slice, row: self.row, skip },
-        }
-    }
-
-    /// The next rows, as many if there are; `None` at the end.
-    fn next(&mut self, count: u64) -> Result<Option<Batch>> {
-        let mut batch = Batch { rows: Vec::new(), first: (0, 0), of_one: true };
-        while (batch.rows.len() as u64) < count {
-            match self.current.as_mut().and_then(Iterator::next) {
-                Some(row) => {
-                    if batch.rows.is_empty() {
-                        batch.first = (self.slice, self.row);
-                    }
-                    batch.of_one &= batch.first.0 == self.slice;
-                    batch.rows.push(row?);
-                    self.row += 1;
-                }
-                None => {
-                    let Some((partition, rows)) = self.left.pop_front() else { break };
-                    (self.slice, self.row) = (self.slice.wrapping_add(1), rows.start);
-                    self.current = Some(Box::new(Rows::open(&partition, Some(rows))?));
-                }
-            }
-        }
-        Ok((!batch.rows.is_empty()).then_some(batch))
-    }
 }

@@ -11,7 +11,9 @@
 use std::{iter, time::Duration};
 
 use fanfold::{Call, Error, Inputs, Partition, Result};
-use fanfold_pipeline::{self as pipeline, Mode, Needs, Output, Pipeline, Report, RowIter, Settings, Tasks, Work};
+use fanfold_pipeline::{
+    self as pipeline, Mode, Needs, Output, Pipeline, Report, RowIter, Settings, Tasks, Work,
+};
 use serde::{Deserialize, Serialize};
 
 /// Rows that are processed together, and that a partition holds.
@@ -93,12 +95,19 @@ pub fn memory(request: Request) -> Result<Measured> {
     }
     let splits: Vec<u32> = (0..request.loads).collect();
     let mut seen = Seen::default();
-    let report = pipeline::run(&Calls(&request), &request.pipeline(), &splits, &request.settings(), |piece| {
-        piece.open()?.try_for_each(|row| seen.note(&row?))
-    })?;
+    let report =
+        pipeline::run(&Calls(&request), &request.pipeline(), &splits, &request.settings(), |piece| {
+            piece.open()?.try_for_each(|row| seen.note(&row?))
+        })?;
     let all = request.rows * u64::from(request.loads);
-    let complete = seen == Seen::of((0..request.loads).flat_map(|split| (0..request.rows).map(move |row| id(split, row))));
-    Ok(Measured { bound_seconds: request.bound_seconds(), rows: seen.rows, complete: complete && seen.rows == all, report })
+    let complete = seen
+        == Seen::of((0..request.loads).flat_map(|split| (0..request.rows).map(move |row| id(split, row))));
+    Ok(Measured {
+        bound_seconds: request.bound_seconds(),
+        rows: seen.rows,
+        complete: complete && seen.rows == all,
+        report,
+    })
 }
 
 /// One task of any stage.
@@ -127,15 +136,25 @@ impl Request {
         Pipeline::read(Needs::cpu(CPU_MILLIS), move |&split: &u32, row| Ok(load.rows(split, row)))
             // Other needs than the load's, if only by a thousandth: the benchmark has them in tasks of their own.
             .needs(Needs::cpu(CPU_MILLIS - 1))
-            .map_batches("transform", BATCH_ROWS, || Ok(()), move |(), rows| {
-                nap(transform, rows.len() as u64, BATCH_ROWS);
-                Ok(rows.to_vec())
-            })
+            .map_batches(
+                "transform",
+                BATCH_ROWS,
+                || Ok(()),
+                move |(), rows| {
+                    nap(transform, rows.len() as u64, BATCH_ROWS);
+                    Ok(rows.to_vec())
+                },
+            )
             .needs(accelerator)
-            .map_batches("infer", BATCH_ROWS, || Ok(()), move |(), rows| {
-                nap(infer, rows.len() as u64, BATCH_ROWS);
-                Ok(rows.iter().map(|row| row[..8].to_vec()).collect())
-            })
+            .map_batches(
+                "infer",
+                BATCH_ROWS,
+                || Ok(()),
+                move |(), rows| {
+                    nap(infer, rows.len() as u64, BATCH_ROWS);
+                    Ok(rows.iter().map(|row| row[..8].to_vec()).collect())
+                },
+            )
     }
 
     /// The rows of a split: its number and theirs, and then the same byte again and again. Each hundred take their share of

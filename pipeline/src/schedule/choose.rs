@@ -24,7 +24,9 @@ impl Engine {
         }
         let stage = match self.limits.mode {
             Mode::Full | Mode::NoRepartition => self.adaptive(),
-            Mode::Static => (0..self.stages.len()).rev().find(|&n| self.in_static_share(n) && self.can_start(n)),
+            Mode::Static => {
+                (0..self.stages.len()).rev().find(|&n| self.in_static_share(n) && self.can_start(n))
+            }
             Mode::NoAdaptive => (0..self.stages.len()).find(|&n| self.can_start(n)),
             Mode::Staged => self.in_turn(),
         };
@@ -60,7 +62,9 @@ impl Engine {
     fn budget(&self) -> u64 {
         let measured: Vec<_> = self.stages.iter().map(|stage| stage.measured).collect();
         let needs: Vec<&[u32]> = self.shapes.iter().map(|shape| &*shape.needs).collect();
-        let Some(tasks) = super::concurrency(&measured, &needs, &self.limits.capacity) else { return u64::MAX };
+        let Some(tasks) = super::concurrency(&measured, &needs, &self.limits.capacity) else {
+            return u64::MAX;
+        };
         let tasks: f64 = tasks.iter().skip(1).map(|tasks| 2.0 * tasks.ceil()).sum();
         let largest = self.stages.iter().map(|stage| stage.grant).max().unwrap_or(0);
         tasks as u64 * largest
@@ -155,7 +159,8 @@ impl Engine {
     /// Whether the stage has a slot of its own left, and room in its share of the memory.
     fn in_static_share(&self, n: usize) -> bool {
         let main = self.main_resource(n);
-        let sharers = (0..self.stages.len()).filter(|&other| self.main_resource(other) == main).count() as u32;
+        let sharers =
+            (0..self.stages.len()).filter(|&other| self.main_resource(other) == main).count() as u32;
         self.stages[n].running < (self.slots(n) / sharers).max(1) && self.in_memory_share(n)
     }
 
@@ -167,7 +172,8 @@ impl Engine {
 
     /// The resource of which a task of the stage takes the largest share.
     fn main_resource(&self, n: usize) -> usize {
-        let share = |r: &usize| f64::from(self.shapes[n].needs[*r]) / f64::from(self.limits.capacity[*r].max(1));
+        let share =
+            |r: &usize| f64::from(self.shapes[n].needs[*r]) / f64::from(self.limits.capacity[*r].max(1));
         (0..self.limits.capacity.len()).max_by(|a, b| share(a).total_cmp(&share(b))).unwrap_or(0)
     }
 }

@@ -212,7 +212,8 @@ impl Engine {
             if let Some(stop) = stop.filter(|_| n == at) {
                 let all = slice.row_count();
                 let row = stop.row.clamp(slice.rows.start, slice.rows.end);
-                let bytes = (u128::from(slice.bytes) * u128::from(slice.rows.end - row) / u128::from(all.max(1))) as u64;
+                let bytes = (u128::from(slice.bytes) * u128::from(slice.rows.end - row)
+                    / u128::from(all.max(1))) as u64;
                 taken += slice.bytes - bytes;
                 slice = Slice { rows: row..slice.rows.end, skip: stop.skip, bytes, ..slice };
             }

@@ -48,7 +48,10 @@ impl Engine {
     /// Whether all rows have left.
     pub fn is_finished(&self) -> bool {
         let idle = |stage: &Stage| stage.queue.is_empty() && stage.aside.is_empty();
-        self.running.is_empty() && self.source.is_empty() && self.stages.iter().all(idle) && self.out.is_empty()
+        self.running.is_empty()
+            && self.source.is_empty()
+            && self.stages.iter().all(idle)
+            && self.out.is_empty()
     }
 
     /// Why nothing runs and nothing can be started, if that is so.
@@ -62,7 +65,8 @@ impl Engine {
             let waits = first.or_else(|| (!stage.queue.is_empty()).then_some(stage.grant))?;
             Some((n, waits))
         };
-        let (n, wants) = self.stages.iter().enumerate().rev().find_map(wants).unwrap_or((0, self.stages[0].grant));
+        let (n, wants) =
+            self.stages.iter().enumerate().rev().find_map(wants).unwrap_or((0, self.stages[0].grant));
         let (stage, memory_bytes) = (self.shapes[n].name.clone(), self.memory.limit());
         Some(Stuck { stage, wants_bytes: held + wants, memory_bytes })
     }
@@ -92,4 +96,3 @@ impl Engine {
         self.launched
     }
 }
-

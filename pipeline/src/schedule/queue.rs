@@ -80,7 +80,9 @@ impl Queue {
         let single = portion.single || self.is_begun();
         let mut taken: Vec<Slice> = self.pop().into_iter().collect();
         let (mut bytes, mut rows) = taken.first().map_or((0, 0), |slice| (slice.bytes, slice.row_count()));
-        let more = |next: &Slice, bytes, rows| next.skip == 0 && (bytes + next.bytes <= portion.bytes || rows < portion.batch);
+        let more = |next: &Slice, bytes, rows| {
+            next.skip == 0 && (bytes + next.bytes <= portion.bytes || rows < portion.batch)
+        };
         while !single && self.first().is_some_and(|next| more(next, bytes, rows)) {
             taken.extend(self.pop());
             bytes = taken.iter().map(|slice| slice.bytes).sum();
@@ -136,11 +138,17 @@ mod tests {
         let portion = Portion { bytes: 1500, batch: 50, single: false };
         let (taken, cut) = queue.take(portion);
         assert!(cut);
-        assert_eq!(taken.iter().map(|s| (s.hold, s.rows.clone())).collect::<Vec<_>>(), [(0, 0..70), (1, 0..30)]);
+        assert_eq!(
+            taken.iter().map(|s| (s.hold, s.rows.clone())).collect::<Vec<_>>(),
+            [(0, 0..70), (1, 0..30)]
+        );
         assert_eq!((queue.rows(), queue.bytes()), (110, 1100));
         let (taken, cut) = queue.take(portion);
         assert!(cut);
-        assert_eq!(taken.iter().map(|s| (s.hold, s.rows.clone())).collect::<Vec<_>>(), [(1, 30..70), (2, 0..60)]);
+        assert_eq!(
+            taken.iter().map(|s| (s.hold, s.rows.clone())).collect::<Vec<_>>(),
+            [(1, 30..70), (2, 0..60)]
+        );
         let (taken, cut) = queue.take(portion);
         assert!(!cut, "a last batch may be short");
         assert_eq!((taken[0].rows.clone(), queue.is_empty()), (60..70, true));

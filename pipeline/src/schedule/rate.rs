@@ -79,10 +79,8 @@ mod tests {
     /// The published example: a stage of 12 s on 6 slots, whose output is twice its input, before one of 2 s on 4.
     #[test]
     fn the_published_example_gives_two_and_one_seconds() {
-        let stages = [
-            Measured { busy: 12.0, taken: 1.0, made: 2.0 },
-            Measured { busy: 2.0, taken: 1.0, made: 1.0 },
-        ];
+        let stages =
+            [Measured { busy: 12.0, taken: 1.0, made: 2.0 }, Measured { busy: 2.0, taken: 1.0, made: 1.0 }];
         // As source the first stage's output is the unit, in which its 12 s count half.
         let source = Measured { taken: 2.0, ..stages[0] };
         let costs = costs(&[source, stages[1]]).unwrap();
@@ -99,7 +97,10 @@ mod tests {
         let needs: [&[u32]; 3] = [&[1, 0], &[1, 0], &[0, 1]];
         let shares = concurrency(&[stage(20.0), stage(10.0), stage(10.0)], &needs, &[8, 4]).unwrap();
         let expected = [16.0 / 3.0, 8.0 / 3.0, 8.0 / 3.0];
-        assert!(shares.iter().zip(expected).all(|(share, wanted)| (share - wanted).abs() < 1e-9), "{shares:?}");
+        assert!(
+            shares.iter().zip(expected).all(|(share, wanted)| (share - wanted).abs() < 1e-9),
+            "{shares:?}"
+        );
         assert_eq!(concurrency(&[stage(20.0), Measured::default()], &needs[..2], &[8, 4]), None);
     }
 }

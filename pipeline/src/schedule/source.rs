@@ -38,7 +38,8 @@ impl Source {
 
     /// Where the next one begins, as a key.
     pub fn first_key(&self) -> Option<Vec<u64>> {
-        let stopped = self.stopped.first_key_value().map(|(&split, &(row, skip))| vec![split.into(), row, skip]);
+        let stopped =
+            self.stopped.first_key_value().map(|(&split, &(row, skip))| vec![split.into(), row, skip]);
         let fresh = self.fresh.front().map(|&split| vec![split.into()]);
         [stopped, fresh].into_iter().flatten().min()
     }

@@ -68,7 +68,12 @@ fn memory_is_not_filled_where_that_makes_nothing_faster() {
     works[2].row_us *= 3;
     let bound = 160.0 * 500.0 * 1500e-6 / 4.0;
     let [full, greedy] = [Mode::Full, Mode::NoAdaptive].map(|mode| run(&works, limits(mode, 1600 * MB)));
-    assert!(full.seconds / bound < 1.02 && full.peak_bytes < 500 * MB, "{} {}", full.seconds, full.peak_bytes);
+    assert!(
+        full.seconds / bound < 1.02 && full.peak_bytes < 500 * MB,
+        "{} {}",
+        full.seconds,
+        full.peak_bytes
+    );
     assert!(greedy.peak_bytes > 1500 * MB, "{}", greedy.peak_bytes);
 }
 
@@ -88,7 +93,8 @@ fn a_row_larger_than_its_share_gets_through_and_one_larger_than_the_memory_is_na
                 let ran = sim::run(&works, keyed.clone(), 20, 500);
                 let ran = ran.unwrap_or_else(|stuck| panic!("{mode:?}, stage {stage}: {stuck:?}"));
                 assert_eq!(rows(&ran.left), 20 * 500, "{mode:?}, stage {stage}");
-                let stuck = sim::run(&works, Limits { memory_bytes: 140 * MB, ..keyed }, 20, 500).unwrap_err();
+                let stuck =
+                    sim::run(&works, Limits { memory_bytes: 140 * MB, ..keyed }, 20, 500).unwrap_err();
                 assert!(stuck.wants_bytes > 140 * MB, "{mode:?}, stage {stage}: {stuck:?}");
             }
         }
