@@ -103,9 +103,13 @@ impl Engine {
         self.limits.keyed || queue.rows() >= batch || queue.is_begun()
     }
 
-    /// Whether an earlier stage runs or can, so that more input may come.
+    /// Whether more input may come. Where nothing runs nobody waits for it.
     fn more_comes(&self, n: usize) -> bool {
-        (0..n).any(|n| self.stages[n].running > 0 || self.can_start(n))
+        let busy = |(n, stage): (usize, &super::engine::Stage)| {
+            let input = if n == 0 { !self.source.is_empty() } else { !stage.queue.is_empty() };
+            stage.running > 0 || input
+        };
+        !self.running.is_empty() && self.stages[..n].iter().enumerate().any(busy)
     }
 
     fn has_resources(&self, n: usize) -> bool {
