@@ -26,7 +26,8 @@ pub trait Tasks {
 }
 
 /// Runs a pipeline over splits to its end. What it does not write as objects is given to `take`, piece by piece, while
-/// tasks go on: a slow taker holds the pipeline back.
+/// tasks go on: a slow taker holds the pipeline back. `take` should pass pieces on to tasks: what it reads itself, the driver
+/// reads again if it is replayed, and by then that may have to be made again.
 ///
 /// # Errors
 /// `invalid` for settings that cannot be; `limit` where one row is larger than the memory; what a task failed with, and
@@ -137,7 +138,8 @@ impl<'a, T: Tasks> Driver<'a, T> {
         };
         let Launch { stage, grant, whole, ref key, .. } = *launch;
         let work = Work { stage, given, skip, grant, whole, key: key.clone() };
-        let call = with(self.tasks.stage(work, inputs), &self.pipeline.stages[launch.stage].needs);
+        let last = stage + 1 == self.pipeline.stages.len();
+        let call = with(self.tasks.stage(work, inputs), &self.pipeline.stages[stage].needs, last);
         let (ended, made, dead) = call.submit()?;
         self.running.push(Running { launch: launch.clone(), ended, made, dead });
         Ok(())
@@ -223,9 +225,10 @@ impl<'a, T: Tasks> Driver<'a, T> {
     }
 }
 
-/// The call with what its stage needs. What a task makes is made again if it is lost.
-fn with(call: Call<Output>, needs: &Needs) -> Call<Output> {
-    let call = call.cpu_millis(needs.cpu_millis).durability(Durability::None);
+/// The call with what its stage needs. What a task makes is made again if it is lost, unless it is the pipeline's result.
+fn with(call: Call<Output>, needs: &Needs, last: bool) -> Call<Output> {
+    let durability = if last { Durability::Lazy } else { Durability::None };
+    let call = call.cpu_millis(needs.cpu_millis).durability(durability);
     let call = match needs.memory {
         Some(bytes) => call.memory(bytes),
         None => call,

@@ -1,7 +1,7 @@
 //! The task of all stages: takes rows, runs the stage's steps on them, and makes one partition of what becomes of them.
 //!
-//! A task stops before the batch whose rows would exceed its grant, and says where: the next one goes on there. So it is
-//! nothing that a running task holds back, but what it returns, that the scheduler has to reckon with; and what has to run
+//! A task stops before the batch whose rows would exceed its grant, and says where, so that another one can go on there. The
+//! scheduler therefore has every partition in hand as soon as it exists, and decides about the rest; and what has to run
 //! again when something is lost is one partition's worth of work.
 
 use std::{io::Write, ops::Range};

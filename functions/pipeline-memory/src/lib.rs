@@ -12,7 +12,7 @@ use std::{iter, time::Duration};
 
 use fanfold::{Call, Error, Inputs, Partition, Result};
 use fanfold_pipeline::{
-    self as pipeline, Mode, Needs, Output, Pipeline, Report, RowIter, Settings, Tasks, Work,
+    self as pipeline, Mode, Needs, Output, Pipeline, Report, RowIter, Rows, Settings, Tasks, Work,
 };
 use serde::{Deserialize, Serialize};
 
@@ -22,8 +22,10 @@ const BATCH_ROWS: u64 = 100;
 const CPU_MILLIS: u32 = 980;
 /// Slots that a task on an accelerator takes.
 const FEEDING_MILLIS: u32 = 10;
-/// Slots left for the driver.
+/// Slots left for the driver and its tallies.
 const DRIVER_MILLIS: u32 = 50;
+/// Pieces of the output that are counted together.
+const PIECES: usize = 50;
 
 /// What to measure. Times are in milliseconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -88,26 +90,39 @@ pub struct Measured {
 ///
 /// # Errors
 /// `invalid` for a request that cannot be; those of the pipeline.
-#[fanfold::function(tasks(stage))]
+#[fanfold::function(tasks(stage, tally))]
 pub fn memory(request: Request) -> Result<Measured> {
     if request.rows == 0 || request.row_bytes < 8 || request.slots == 0 || request.accelerators == 0 {
         return Err(Error::invalid("needs rows of at least 8 bytes, slots and accelerators"));
     }
     let splits: Vec<u32> = (0..request.loads).collect();
-    let mut seen = Seen::default();
+    let (mut waiting, mut tallies) = (Vec::new(), Vec::new());
     let report =
         pipeline::run(&Calls(&request), &request.pipeline(), &splits, &request.settings(), |piece| {
-            piece.open()?.try_for_each(|row| seen.note(&row?))
+            waiting.push(piece.partition);
+            if waiting.len() == PIECES {
+                tallies.push(tally::call(waiting.drain(..)).cpu_millis(FEEDING_MILLIS).submit()?);
+            }
+            Ok(())
         })?;
-    let all = request.rows * u64::from(request.loads);
-    let complete = seen
-        == Seen::of((0..request.loads).flat_map(|split| (0..request.rows).map(move |row| id(split, row))));
-    Ok(Measured {
-        bound_seconds: request.bound_seconds(),
-        rows: seen.rows,
-        complete: complete && seen.rows == all,
-        report,
-    })
+    tallies.push(tally::call(waiting).cpu_millis(FEEDING_MILLIS).submit()?);
+    let seen = fanfold::wait_all(&tallies)?.into_iter().fold(Seen::default(), Seen::and);
+    let ids = (0..request.loads).flat_map(|split| (0..request.rows).map(move |row| id(split, row)));
+    let complete = seen == ids.fold(Seen::default(), Seen::with);
+    Ok(Measured { bound_seconds: request.bound_seconds(), rows: seen.rows, complete, report })
+}
+
+/// Which rows are in some pieces of the output.
+#[fanfold::task]
+fn tally(pieces: Inputs<Partition>) -> Result<Seen> {
+    let mut seen = Seen::default();
+    for piece in pieces {
+        for row in Rows::open(&piece, None)? {
+            let id = <[u8; 8]>::try_from(row?).map_err(|_| Error::guest("a label has eight bytes"))?;
+            seen = seen.with(u64::from_le_bytes(id));
+        }
+    }
+    Ok(seen)
 }
 
 /// One task of any stage.
@@ -221,27 +236,21 @@ fn id(split: u32, row: u64) -> u64 {
 }
 
 /// Which rows were seen: equal for the same rows in any order, and other if one is missing or there twice.
-#[derive(Default, PartialEq, Eq)]
-struct Seen {
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Seen {
     rows: u64,
     sum: u64,
     squares: u64,
 }
 
 impl Seen {
-    fn of(ids: impl Iterator<Item = u64>) -> Self {
-        ids.fold(Self::default(), |seen, id| seen.and(id))
+    fn with(self, id: u64) -> Self {
+        self.and(Self { rows: 1, sum: id, squares: id.wrapping_mul(id) })
     }
 
-    fn and(self, id: u64) -> Self {
-        let (sum, squares) = (self.sum.wrapping_add(id), self.squares.wrapping_add(id.wrapping_mul(id)));
-        Self { rows: self.rows + 1, sum, squares }
-    }
-
-    fn note(&mut self, row: &[u8]) -> Result<()> {
-        let id = row.try_into().map_err(|_| Error::guest("a label has eight bytes"))?;
-        *self = std::mem::take(self).and(u64::from_le_bytes(id));
-        Ok(())
+    fn and(self, other: Self) -> Self {
+        let squares = self.squares.wrapping_add(other.squares);
+        Self { rows: self.rows + other.rows, sum: self.sum.wrapping_add(other.sum), squares }
     }
 }
 

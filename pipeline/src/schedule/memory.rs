@@ -33,7 +33,7 @@ impl Memory {
     }
 
     pub fn free(&self) -> u64 {
-        self.limit - self.used
+        self.limit.saturating_sub(self.used)
     }
 
     /// The most there ever was.
