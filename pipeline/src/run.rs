@@ -138,8 +138,10 @@ impl<'a, T: Tasks> Driver<'a, T> {
         };
         let Launch { stage, grant, whole, ref key, .. } = *launch;
         let work = Work { stage, given, skip, grant, whole, key: key.clone() };
-        let last = stage + 1 == self.pipeline.stages.len();
-        let call = with(self.tasks.stage(work, inputs), &self.pipeline.stages[stage].needs, last);
+        // What may be part of the job's result outlives the executor's memory; the rest is made again if it is lost.
+        let dead = matches!(self.pipeline.on_error, OnError::Skip(_));
+        let durable = dead || stage + 1 == self.pipeline.stages.len();
+        let call = with(self.tasks.stage(work, inputs), &self.pipeline.stages[stage].needs, durable);
         let (ended, made, dead) = call.submit()?;
         self.running.push(Running { launch: launch.clone(), ended, made, dead });
         Ok(())
@@ -225,9 +227,9 @@ impl<'a, T: Tasks> Driver<'a, T> {
     }
 }
 
-/// The call with what its stage needs. What a task makes is made again if it is lost, unless it is the pipeline's result.
-fn with(call: Call<Output>, needs: &Needs, last: bool) -> Call<Output> {
-    let durability = if last { Durability::Lazy } else { Durability::None };
+/// The call with what its stage needs.
+fn with(call: Call<Output>, needs: &Needs, durable: bool) -> Call<Output> {
+    let durability = if durable { Durability::Lazy } else { Durability::None };
     let call = call.cpu_millis(needs.cpu_millis).durability(durability);
     let call = match needs.memory {
         Some(bytes) => call.memory(bytes),
@@ -237,9 +239,10 @@ fn with(call: Call<Output>, needs: &Needs, last: bool) -> Call<Output> {
     needs.custom.iter().fold(call, |call, (name, count)| call.resource(name, *count))
 }
 
-/// Asks a task which splits are done.
+/// Asks a task which splits are done. Its answer is kept: later there will be more.
 fn done<T: Tasks>(tasks: &T, prefix: &str) -> Result<Vec<u32>> {
-    let (ended, ..) = tasks.stage(Work::checkpoint(prefix), Vec::new()).submit()?;
+    let call = tasks.stage(Work::checkpoint(prefix), Vec::new()).durability(Durability::Eager);
+    let (ended, ..) = call.submit()?;
     let mut done = ended.get()?.done;
     done.sort_unstable();
     Ok(done)

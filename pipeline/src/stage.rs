@@ -176,8 +176,8 @@ impl<S> Pipeline<S> {
     }
 
     /// Ends with objects: the rows' bytes one after the other, an object for each task of the last stage. The objects'
-    /// names are `prefix` and numbers; with [`crate::Settings::ordered`] or a checkpoint they sort as the rows do and are
-    /// the same each time.
+    /// names are `prefix` and numbers. With [`crate::Settings::ordered`] or a checkpoint they sort as the rows do and are
+    /// the same each time; without, every job wants a prefix of its own.
     pub fn write(mut self, prefix: &str) -> Self {
         // A limit counts rows before they are written.
         if self.stages.last().is_some_and(|stage| stage.rows_max.is_some()) {
