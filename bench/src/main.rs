@@ -15,6 +15,7 @@ mod job;
 mod kernels;
 mod load;
 mod pass;
+mod peers;
 mod recover;
 mod remote_call;
 mod report;
@@ -84,12 +85,14 @@ async fn run(name: &str, args: &[String]) -> Result<()> {
         "kernels" => kernels::run(args).await,
         "sort" => sort::run(args).await,
         "strategies" => sort::strategies(args).await,
+        // Not one of `all`: it wants packages of Python.
+        "peers" => peers::run(args).await,
         "all" => {
             for name in NAMES {
                 Box::pin(run(name, &[])).await?;
             }
             Ok(())
         }
-        _ => bail!("usage: cargo xtask bench [{}|all]", NAMES.join("|")),
+        _ => bail!("usage: cargo xtask bench [{}|peers|all]", NAMES.join("|")),
     }
 }

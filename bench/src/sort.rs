@@ -18,12 +18,13 @@ const MEMORY_BYTES: u64 = 1 << 30;
 
 /// What to measure.
 #[derive(Clone)]
-struct Plan {
+pub struct Plan {
     bytes: u64,
     strategy: String,
     /// Processes of one slot; none: `fanfold up` with as many slots as cores.
     executors: Option<usize>,
-    rounds: usize,
+    /// How often.
+    pub rounds: usize,
     objects: Option<u64>,
     reducers: Option<u64>,
     /// For partitions, of all executors together.
@@ -33,7 +34,8 @@ struct Plan {
 }
 
 impl Plan {
-    fn parse(args: &[String]) -> Result<Self> {
+    /// Takes the arguments of [`run`].
+    pub fn parse(args: &[String]) -> Result<Self> {
         let mut plan = Self {
             bytes: 1_000_000_000,
             strategy: "auto".to_owned(),
@@ -121,7 +123,8 @@ fn platform(dir: &Path, plan: &Plan) -> Result<Platform> {
     Platform::start(dir, plan.executors, &["--memory", &memory, "--cache-memory", &cache])
 }
 
-struct Bench {
+/// A platform with the functions deployed and the input generated.
+pub struct Bench {
     platform: Platform,
     rest: Rest,
     made: Value,
@@ -129,7 +132,8 @@ struct Bench {
 }
 
 impl Bench {
-    async fn start(dir: &Path, plan: &Plan) -> Result<Self> {
+    /// Starts one on `dir`.
+    pub async fn start(dir: &Path, plan: &Plan) -> Result<Self> {
         let platform = platform(dir, plan)?;
         let mut rest = Rest::connect(platform.server().address).await?;
         rest.joined(plan.executors.unwrap_or(1)).await?;
@@ -155,8 +159,9 @@ impl Bench {
         Ok(Self { platform, rest, made, bound })
     }
 
-    /// Sorts once, and validates.
-    async fn round(&mut self, plan: &Plan, round: usize, more: Value) -> Result<Value> {
+    /// Sorts once, and validates; over a new connection: one that has long been idle may be closed.
+    pub async fn round(&mut self, plan: &Plan, round: usize, more: Value) -> Result<Value> {
+        self.rest = Rest::connect(self.platform.server().address).await?;
         let output = format!("out-{round}/");
         let slots = plan.executors.unwrap_or_else(cores);
         let mut sort = json!({

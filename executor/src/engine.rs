@@ -26,7 +26,7 @@ const MEMORIES_MAX: u32 = 2200;
 const CORE_INSTANCES_MAX: u32 = 8 * INSTANCES_MAX;
 /// Bytes of a memory or table that stay resident in a pool slot after its instance is gone. Kept within one tenant:
 /// all functions of a process belong to the same one, and slots are zeroed or mapped anew in any case.
-const MEMORY_RESIDENT: usize = 1 << 20;
+const MEMORY_RESIDENT: usize = 64 << 20;
 const TABLE_RESIDENT: usize = 64 << 10;
 /// Pool slots kept warm for components that are not running: bounds what idle functions keep resident.
 const WARM_SLOTS_MAX: u32 = 256;

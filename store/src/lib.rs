@@ -30,7 +30,10 @@ mod url;
 #[cfg(feature = "test-support")]
 pub mod testing;
 
-pub use directory::read::read_at;
+pub use directory::{
+    large::{FileWriter, read_large_at},
+    read::read_at,
+};
 pub use failpoint::Failpoint;
 pub use journal::{Clock, Journal};
 pub use members::Members;

@@ -189,8 +189,9 @@ pub fn faulty_memory() -> (Store, Faults) {
 pub async fn faulty_dir(dir: &FilePath) -> Result<(Store, Faults), Error> {
     let faults = Faults::new();
     let Local { directory, synced, unsynced } = Local::open(dir).await?;
-    let faulty = |inner| Arc::new(Faulty { inner, faults: faults.clone() });
-    Ok((Store::over(Backend::over(faulty(synced), faulty(unsynced), Some(directory))), faults))
+    let synced = Arc::new(Faulty { inner: synced, faults: faults.clone() });
+    let unsynced = Arc::new(Faulty { inner: unsynced, faults: faults.clone() });
+    Ok((Store::over(Backend::over(synced, unsynced, Some(directory))), faults))
 }
 
 /// Every path in the store that begins with a folder, sorted.

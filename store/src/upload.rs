@@ -14,13 +14,12 @@ use tokio::{runtime::Handle, task::JoinSet};
 
 use crate::{backend::Backend, errors::storage};
 
-/// Bytes of one part of an upload, and of an object that is written in one request. S3 wants at least 5 MiB.
+/// Bytes of one part of an upload, and of an object that is written in one request.
 pub(crate) const PART_BYTES: usize = 8 << 20;
-/// Parts on their way at a time, beside the one that is gathered: a server answers a part in a tenth of a second, in which
-/// the next one can be sent.
-const REMOTE_PARTS_MAX: usize = 2;
-/// The same for a file, which is written by one thread at a time.
-const LOCAL_PARTS_MAX: usize = 1;
+/// The same where each is a request to a server, which has its price. S3 wants at least 5 MiB.
+const REMOTE_PART_BYTES: usize = 16 << 20;
+/// Parts on their way at a time, beside the one that is gathered.
+const PARTS_MAX: usize = 1;
 /// Pieces of a body shorter than this are copied together: the copy is cheaper than a write of its own.
 const TINY_BYTES: usize = 4 << 10;
 
@@ -83,7 +82,8 @@ impl Upload {
             return Ok(());
         }
         // A part goes when more follows: one that is the whole object is written in one request.
-        if self.part.bytes >= PART_BYTES
+        let full = if self.backend.is_shared() { REMOTE_PART_BYTES } else { PART_BYTES };
+        if self.part.bytes >= full
             && let Err(error) = self.send().await
         {
             return Err(self.fail(error));
@@ -198,8 +198,7 @@ impl Sending {
     }
 
     async fn send(&mut self, part: PutPayload) -> Result<(), Error> {
-        let most = if self.remote { REMOTE_PARTS_MAX } else { LOCAL_PARTS_MAX };
-        while self.parts.len() >= most {
+        while self.parts.len() >= PARTS_MAX {
             self.arrived().await?;
         }
         let sending = self.upload()?.put_part(part);

@@ -2,17 +2,17 @@
 //!
 //! A file is the partition's bytes and nothing else. Its index, with the checksums, stays in memory: a file lives no longer
 //! than its process, so nothing has to be found again and nothing is synced. Promises: what is read was compared with the
-//! checksums; files are within the budget, and removed when nobody has the partition any more. Files are read from the
-//! kernel's page cache while that has room, which is why nothing is brought back into the cache's own memory.
+//! checksums; files are within the budget, and removed when nobody has the partition any more. They are written and read
+//! past the kernel's page cache, whose memory is none of this executor's; what is read is not brought back into the cache's
+//! own either, as most of it is read once.
 //!
 //! A disk that fails is left alone for a while ([`Disk::is_open`]); the cache uploads instead. Every call that touches a
 //! file runs away from the async threads.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, Write as _},
+    fs::{self, File},
+    io,
     ops::Range,
-    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
@@ -23,7 +23,7 @@ use std::{
 
 use bytes::Bytes;
 use fanfold_protocol::{Code, Error, Kind, value::StoredKey};
-use fanfold_store::{Index, read_at};
+use fanfold_store::{FileWriter, Index, read_large_at};
 use futures::Stream;
 use rustix::{fs::FsWord, io::Errno};
 use tokio::{sync::Notify, task::spawn_blocking};
@@ -226,7 +226,7 @@ impl Spilled {
         let spilled = self.clone();
         let read = spawn_blocking(move || {
             let whole = spilled.index.units_around(range.clone());
-            let read = File::open(&spilled.file).and_then(|file| read_at(&file, whole.clone()));
+            let read = File::open(&spilled.file).and_then(|file| read_large_at(&file, whole.clone()));
             let bytes = read.map_err(|e| spilled.failed(&e))?;
             if bytes.len() as u64 != whole.end - whole.start {
                 return Err(spilled.lost(Code::Corrupt, "it was cut"));
@@ -287,8 +287,9 @@ const EMFILE: i32 = Errno::MFILE.raw_os_error();
 const ENFILE: i32 = Errno::NFILE.raw_os_error();
 
 fn write_new(file: &Path, chunks: &[Bytes]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
-    chunks.iter().try_for_each(|chunk| file.write_all(chunk))
+    let mut file = FileWriter::create(file, 0o600)?;
+    file.write(chunks.iter().map(AsRef::as_ref))?;
+    file.finish().map(|_| ())
 }
 
 #[cfg(test)]

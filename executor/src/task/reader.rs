@@ -1,8 +1,8 @@
 //! An open value: where its bytes are, its blocks, and reading ahead of a guest that reads in order.
 //!
 //! Bytes that are in memory are handed out as slices. Others come in windows, and while the guest works on one, the next is
-//! fetched. A window is a mebibyte; where each is a request to a server of objects, which has its price, it grows while
-//! the guest reads on. What a task's windows take is bounded: many readers have small ones, and nothing ahead. A reader
+//! fetched. A window is a mebibyte; it grows while the guest reads on in an object, and most where each is a request to a
+//! server of objects, which has its price. What a task's windows take is bounded: many readers have small ones, and nothing ahead. A reader
 //! does not recover what is lost; it says so, and `open` does.
 
 use std::{
@@ -23,6 +23,8 @@ use crate::cache::Partition;
 
 /// Bytes fetched at once for a guest that reads in order.
 const WINDOW: u64 = limit::HOST_CALL_BYTES_MAX as u64;
+/// The largest window of a long object in a directory: a disk is at its fastest when it is asked for so much.
+const OBJECT_WINDOW_MAX: u64 = 4 << 20;
 /// The first and the largest window where each costs a request: a block of a shuffle is one or two, a long object 1,300 a
 /// terabyte and not 10^6.
 const BILLED_WINDOW: u64 = 2 << 20;
@@ -300,10 +302,12 @@ impl Reader {
 
     /// Bytes of the next window of a guest that reads on.
     fn next_step(&mut self, billed: bool) -> u64 {
+        let is_object = matches!(self.content, Content::Object { .. });
         self.step = match (billed, self.step) {
-            (false, _) => WINDOW,
             (true, 0) => BILLED_WINDOW,
             (true, step) => (step * 2).min(BILLED_WINDOW_MAX),
+            (false, step @ 1..) if is_object => (step * 2).min(OBJECT_WINDOW_MAX),
+            (false, _) => WINDOW,
         };
         self.step
     }

@@ -19,7 +19,7 @@ use fanfold_shuffle::{
     kernel::record::RECORD_BYTES,
     partition::Ranges,
     split::{self, Pin, Split},
-    strategy::auto::{Facts, Plan, Strategy},
+    strategy::auto::{Facts, Plan, Spill, Strategy},
 };
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +59,9 @@ pub struct Request {
     pub columns: Option<u32>,
     /// Bytes that all executors together have for partitions: what `auto` compares sizes with.
     pub memory_bytes: Option<u64>,
+    /// Where the rest of them is: `disk` (of the executors) or `store`.
+    #[serde(default)]
+    pub spill: Spill,
     /// Tasks that compute at once.
     pub slots: Option<u32>,
     /// Maps per merge.
@@ -141,6 +144,7 @@ pub fn sort(request: Request) -> Result<Report> {
         maps: splits.len() as u32,
         reducers: layout.reducers(),
         memory_bytes: request.memory_bytes(),
+        spill: request.spill,
         slots: request.slots(),
     };
     let plan = plan(&request, &facts);

@@ -1,4 +1,5 @@
-//! Choosing a strategy from sizes, memory and the price of requests, with a reason; and running what was chosen.
+//! Choosing a strategy from sizes, memory, and what reading from a disk or a store costs, with a reason; and running what
+//! was chosen.
 
 use std::fmt;
 
@@ -15,6 +16,8 @@ const PUT_DOLLARS: f64 = 5e-6;
 const GET_DOLLARS: f64 = 0.4e-6;
 /// Map outputs may fill this share of the memory for partitions; the rest is for what is being read and written.
 const FILL: f64 = 0.8;
+/// A read from a disk that takes hardly longer than a shorter one.
+const DISK_READ_BYTES: u64 = 128 << 10;
 /// Merge outputs that one reducer reads, about: few enough that all of them are read in order at once.
 const RUNS: u32 = 32;
 /// Maps per merge at most: their blocks and one output are what a merge holds on to.
@@ -45,6 +48,17 @@ impl fmt::Display for Strategy {
     }
 }
 
+/// Where partitions are that memory does not hold.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Spill {
+    /// On the executors' disks: what counts is how much is read at once.
+    #[default]
+    Disk,
+    /// In the object store: every request has its price.
+    Store,
+}
+
 /// What a choice is made from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Facts {
@@ -56,11 +70,18 @@ pub struct Facts {
     pub reducers: u32,
     /// Bytes of partitions that all executors together hold in memory.
     pub memory_bytes: u64,
+    /// Where the rest is.
+    pub spill: Spill,
     /// Tasks that compute at once, over all executors.
     pub slots: u32,
 }
 
 impl Facts {
+    /// Bytes that a reducer reads of one map's output, about.
+    fn block_bytes(&self) -> u64 {
+        self.bytes / (u64::from(self.maps) * u64::from(self.reducers)).max(1)
+    }
+
     /// Bytes that map outputs may take in memory.
     fn room(&self) -> u64 {
         (self.memory_bytes as f64 * FILL) as u64
@@ -101,8 +122,8 @@ impl Plan {
         }
     }
 
-    /// Chooses: `simple` where the map outputs fit in memory, otherwise the strategy whose traffic with the store
-    /// costs least.
+    /// Chooses: `simple` where the map outputs fit in memory, or where the disk reads them as they are; otherwise the
+    /// strategy whose traffic with the store costs least.
     pub fn auto(facts: &Facts) -> Self {
         let room = facts.room();
         let size = |bytes: u64| format!("{:.1} GB", bytes as f64 / 1e9);
@@ -112,6 +133,9 @@ impl Plan {
                 "{bytes} of map outputs fit into the {memory} that partitions may take, so nothing needs merging"
             );
             return Self { reason, ..Self::of(Strategy::Simple, facts) };
+        }
+        if facts.spill == Spill::Disk {
+            return Self::from_disk(facts, &format!("{bytes} of map outputs do not fit into {memory}"));
         }
         let simple = Self::of(Strategy::Simple, facts).requests(facts);
         let star = Self::of(Strategy::PushStar, facts);
@@ -123,6 +147,16 @@ impl Plan {
              unmerged about {simple}"
         );
         Self { reason, ..chosen }
+    }
+
+    fn from_disk(facts: &Facts, why: &str) -> Self {
+        let block = facts.block_bytes();
+        let (strategy, what) = match block >= DISK_READ_BYTES {
+            true => (Strategy::Simple, "long enough to be read from a disk one by one"),
+            false => (Strategy::PushStar, "too short for a disk, and merging makes them longer"),
+        };
+        let reason = format!("{why}, and a reducer's share of one is {} KB: {what}", block / 1000);
+        Self { reason, ..Self::of(strategy, facts) }
     }
 
     /// Requests to the object store, for the share of the data that memory does not hold.
@@ -194,7 +228,7 @@ mod tests {
 
     #[test]
     fn what_fits_is_simple_and_what_does_not_is_merged_and_the_reason_says_so() {
-        let facts = Facts { bytes: 1 << 30, maps: 200, reducers: 200, memory_bytes: 2 << 30, slots: 4 };
+        let facts = Facts { bytes: 1 << 30, maps: 200, reducers: 200, memory_bytes: 2 << 30, spill: Spill::Store, slots: 4 };
         let plan = Plan::auto(&facts);
         assert_eq!((plan.strategy, plan.requests(&facts).puts), (Strategy::Simple, 0.0));
         assert!(plan.reason.contains("1.1 GB of map outputs fit into the 1.7 GB"), "{}", plan.reason);
@@ -203,6 +237,13 @@ mod tests {
         let plan = Plan::auto(&beyond);
         assert_eq!(plan.strategy, Strategy::PushStar);
         assert!(plan.reason.contains("do not fit into 0.4 GB"), "{}", plan.reason);
+        // On a disk it is the length of the reads that counts.
+        let disk = Facts { spill: Spill::Disk, ..beyond };
+        let plan = Plan::auto(&disk);
+        assert_eq!(plan.strategy, Strategy::PushStar);
+        assert!(plan.reason.contains("share of one is 26 KB"), "{}", plan.reason);
+        let plan = Plan::auto(&Facts { reducers: 20, ..disk });
+        assert_eq!(plan.strategy, Strategy::Simple, "{}", plan.reason);
         // The order that the request table of the documentation shows.
         let dollars = |strategy| Plan::of(strategy, &beyond).requests(&beyond).dollars();
         assert!(dollars(Strategy::PushStar) <= dollars(Strategy::Push));

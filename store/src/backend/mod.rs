@@ -18,6 +18,7 @@ use object_store::{
 use crate::{
     directory::{
         Directory, blocking,
+        files::Files,
         list::{self, Query},
         read::Meta,
         remove_tree, sync_folder,
@@ -313,7 +314,7 @@ impl Backend {
 /// A directory and the object stores that write to it.
 pub(crate) struct Local {
     pub(crate) directory: Directory,
-    pub(crate) synced: LocalFileSystem,
+    pub(crate) synced: Files,
     pub(crate) unsynced: LocalFileSystem,
 }
 
@@ -325,7 +326,8 @@ impl Local {
             let local = LocalFileSystem::new_with_prefix(directory.root())
                 .map_err(|e| storage("open", &Path::default(), &e))?
                 .with_automatic_cleanup(true);
-            Ok(Self { directory, synced: local.clone().with_fsync(true), unsynced: local })
+            let synced = Files { root: directory.root().to_owned(), inner: local.clone().with_fsync(true) };
+            Ok(Self { directory, synced, unsynced: local })
         })
         .await
     }

@@ -43,7 +43,8 @@ impl Backend {
     /// The whole object.
     pub(crate) async fn get(&self, path: &Path) -> Result<Option<Bytes>, Error> {
         if self.local().is_some() {
-            let read = self.open_file(path, GET, |file, meta| read::read_at(&file, 0..meta.bytes)).await?;
+            let read =
+                self.open_file(path, GET, |file, meta| read::read(&file, &meta, 0..meta.bytes)).await?;
             return Ok(read.inspect(|bytes| self.count_read(bytes.len() as u64)));
         }
         let got = async { self.store().get(path).await?.bytes().await };
@@ -57,7 +58,7 @@ impl Backend {
         range: Range<u64>,
     ) -> Result<Option<(Bytes, Meta)>, Error> {
         if self.local().is_some() {
-            let part = move |file: File, meta: Meta| Ok((read::read_at(&file, cut(range, &meta))?, meta));
+            let part = move |file: File, meta: Meta| Ok((read::read(&file, &meta, cut(range, &meta))?, meta));
             let read = self.open_file(path, GET, part).await?;
             return Ok(read.inspect(|(bytes, _)| self.count_read(bytes.len() as u64)));
         }
@@ -71,7 +72,7 @@ impl Backend {
     pub(crate) async fn get_tail(&self, path: &Path, length: u64) -> Result<Option<(Bytes, Meta)>, Error> {
         if self.local().is_some() {
             let tail = move |file: File, meta: Meta| {
-                Ok((read::read_at(&file, meta.bytes.saturating_sub(length)..meta.bytes)?, meta))
+                Ok((read::read(&file, &meta, meta.bytes.saturating_sub(length)..meta.bytes)?, meta))
             };
             let read = self.open_file(path, GET, tail).await?;
             return Ok(read.inspect(|(bytes, _)| self.count_read(bytes.len() as u64)));
@@ -90,7 +91,7 @@ impl Backend {
             return Ok(opened.map(|(file, meta)| {
                 let range = cut(range, &meta);
                 self.count_read(range.end - range.start);
-                (meta, file_pieces(Arc::new(file), path.clone(), range))
+                (meta.clone(), file_pieces(Arc::new((file, meta)), path.clone(), range))
             }));
         }
         if range.is_empty() {
@@ -177,7 +178,7 @@ fn bounded(range: Range<u64>) -> GetRange {
     if range.end == u64::MAX { GetRange::Offset(range.start) } else { GetRange::Bounded(range) }
 }
 
-fn file_pieces(file: Arc<File>, path: Path, range: Range<u64>) -> Pieces {
+fn file_pieces(file: Arc<(File, Meta)>, path: Path, range: Range<u64>) -> Pieces {
     futures::stream::try_unfold(range, move |left| {
         let (file, path) = (file.clone(), path.clone());
         async move {
@@ -186,7 +187,8 @@ fn file_pieces(file: Arc<File>, path: Path, range: Range<u64>) -> Pieces {
             }
             let next = left.start..left.end.min(left.start + STREAM_BYTES);
             let end = next.end;
-            let read = move || read::read_at(&file, next).map_err(|e| io_error("read", path.as_ref(), &e));
+            let read =
+                move || read::read(&file.0, &file.1, next).map_err(|e| io_error("read", path.as_ref(), &e));
             let piece = blocking(read).await?;
             // Files are replaced whole, never cut: an empty piece is somebody else's doing and ends the stream.
             Ok((!piece.is_empty()).then_some((piece, end..left.end)))

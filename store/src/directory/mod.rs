@@ -1,11 +1,14 @@
 //! A directory of the local disk: what `object_store`'s local store does not do.
 //!
 //! Writes go through [`object_store::local::LocalFileSystem`]: temporary file, fsync, rename or hard link, fsync of the
-//! folder. This module owns the rest: the lock that keeps a second process out, the removal of temporary files a crash
-//! left, reads with one system call into one allocation ([`read`]), and listings in key order ([`list`]).
+//! folder. This module owns the rest: large objects ([`large`], [`files`]), the lock that keeps a second process out, the
+//! removal of temporary files a crash left, reads with one system call into one allocation ([`read`]), and listings in key
+//! order ([`list`]).
 //!
 //! Every function here blocks and is called through [`blocking`].
 
+pub(crate) mod files;
+pub(crate) mod large;
 pub(crate) mod list;
 mod lock;
 pub(crate) mod read;

@@ -1,4 +1,4 @@
-//! Reading files: one open, one `pread` into memory that was not zeroed before, no further copy.
+//! Reading files: one open, one `pread`, no further copy; large ones past the page cache ([`super::large`]).
 
 use std::{
     fs::{File, Metadata},
@@ -10,6 +10,8 @@ use std::{
 
 use bytes::Bytes;
 use rustix::buffer::spare_capacity;
+
+use super::large::{LARGE_BYTES, read_large_at};
 
 /// What is known of a file without reading it.
 #[derive(Clone, Debug)]
@@ -41,6 +43,11 @@ pub(crate) fn open(file: &Path) -> io::Result<Option<(File, Metadata)>> {
     };
     let metadata = opened.metadata()?;
     Ok(metadata.is_file().then_some((opened, metadata)))
+}
+
+/// The bytes of `range` of a file that nobody else reads from meanwhile, fewer where it ends before. Blocks.
+pub(crate) fn read(file: &File, meta: &Meta, range: Range<u64>) -> io::Result<Bytes> {
+    if meta.bytes >= LARGE_BYTES { read_large_at(file, range) } else { read_at(file, range) }
 }
 
 /// The bytes of `range` of a file, fewer where it ends before, in memory that was not zeroed first. Blocks.

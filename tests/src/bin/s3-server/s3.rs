@@ -8,7 +8,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::StreamExt as _;
 use s3s::{S3, S3Error, S3Request, S3Response, S3Result, dto::*, s3_error};
 
 use crate::storage::{Condition, Object, Refused, Storage, Unfinished};
@@ -83,12 +82,17 @@ fn range(asked: Option<Range>, bytes: u64) -> S3Result<Bytes64<u64>> {
 
 /// An object's bytes in pieces.
 fn pieces(object: Arc<Object>, range: Bytes64<u64>) -> impl futures::Stream<Item = io::Result<Bytes>> {
-    let starts = range.clone().step_by(PIECE_BYTES as usize);
-    futures::stream::iter(starts).then(move |at| {
-        let (object, length) = (object.clone(), PIECE_BYTES.min(range.end - at) as usize);
+    futures::stream::try_unfold(range, move |left| {
+        let object = object.clone();
         async move {
+            if left.is_empty() {
+                return Ok(None);
+            }
+            let (at, length) = (left.start, PIECE_BYTES.min(left.end - left.start) as usize);
             let read = tokio::task::spawn_blocking(move || object.read(at, length));
-            read.await.unwrap_or_else(|e| Err(io::Error::other(e)))
+            let piece = read.await.unwrap_or_else(|e| Err(io::Error::other(e)))?;
+            let next = at + piece.len() as u64..left.end;
+            Ok(Some((piece, next)))
         }
     })
 }
@@ -281,19 +285,16 @@ impl S3 for Server {
             req.input;
         let named = multipart_upload.and_then(|upload| upload.parts).unwrap_or_default();
         let upload = self.uploads().remove(&upload_id).ok_or_else(|| s3_error!(NoSuchUpload))?;
-        let mut parts = Vec::new();
+        let mut parts: Vec<&Unfinished> = Vec::new();
         for part in named {
             let found = part.part_number.and_then(|number| upload.parts.get(&number));
             let same =
                 found.filter(|found| part.e_tag.as_ref().is_none_or(|etag| etag.value() == found.etag));
             let found = same.ok_or_else(|| s3_error!(InvalidPart))?;
-            parts.push(Arc::new(self.storage.reread(found).map_err(failed)?));
+            parts.push(found);
         }
-        let joined = futures::stream::iter(parts).flat_map(|part| {
-            let all = 0..part.bytes;
-            pieces(part, all).boxed()
-        });
-        let received = self.storage.receive(&bucket, &key, joined).await.map_err(failed)?;
+        let received = self.storage.join(&bucket, parts.into_iter()).map_err(failed)?;
+        // Those that were not named; the others are no more.
         upload.parts.values().for_each(|part| self.storage.drop_unfinished(part));
         let condition = condition(if_none_match.as_ref(), None);
         self.storage.commit(&bucket, &key, &received, &condition).map_err(refused)?;

@@ -2,14 +2,18 @@
 //! the moment in which the object appears.
 //!
 //! Each object is a file of its own under a number, `<bucket>/<n>`: the length of its key and its etag (4 bytes each),
-//! these two, and the data. Which number a key has is in memory, and read from the files at the start; of two files with one
-//! key the later is true. Files that end in `.part` are unfinished and removed at the start.
+//! these two, and the data. An object that was uploaded in parts is a folder of that name, with such a file for each part:
+//! completing an upload copies nothing. Which number a key has is in memory, and read from the files at the start; of two
+//! objects with one key the later is true. Names that end in `.part` are unfinished and removed at the start.
+//!
+//! An etag is a checksum and a length, which is enough to tell what tests write apart.
 
 use std::{
     collections::BTreeMap,
     fs::{self, File},
     io::{self, Read as _},
-    os::unix::fs::FileExt as _,
+    ops::Range,
+    os::{fd::AsRawFd as _, unix::fs::FileExt as _},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -19,9 +23,9 @@ use std::{
 };
 
 use bytes::Bytes;
+use fanfold_store::{FileWriter, read_large_at};
 use futures::{Stream, TryStreamExt as _};
-use sha2::{Digest as _, Sha256};
-use tokio::io::AsyncWriteExt as _;
+use tokio::task::spawn_blocking;
 
 /// A bucket's objects by key.
 pub type Objects = BTreeMap<String, Arc<Object>>;
@@ -40,10 +44,25 @@ pub struct Object {
     pub bytes: u64,
     pub etag: String,
     pub modified: SystemTime,
-    file: PathBuf,
-    data: File,
+    /// A file, or a folder of parts.
+    path: PathBuf,
+    parts: Vec<Part>,
+}
+
+/// Some of an object's data, in order.
+#[derive(Debug)]
+struct Part {
+    /// Which bytes of the object.
+    range: Range<u64>,
+    file: File,
+    /// Where they begin in the file.
     data_at: u64,
 }
+
+/// Bytes that are written at once.
+const WRITE_BYTES: usize = 1 << 20;
+/// Bytes of the etag of what came in one piece.
+const ETAG_BYTES: usize = 32;
 
 /// When an object may be written.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,11 +89,11 @@ impl From<io::Error> for Refused {
 /// Data on its way to become an object or a part of one.
 #[derive(Debug)]
 pub struct Unfinished {
-    file: PathBuf,
+    path: PathBuf,
     pub etag: String,
 }
 
-/// A file that is removed unless it is kept.
+/// A file or folder that is removed unless it is kept.
 struct Received(Option<PathBuf>);
 
 impl Received {
@@ -89,8 +108,8 @@ impl Received {
 
 impl Drop for Received {
     fn drop(&mut self) {
-        if let Some(file) = &self.0 {
-            let _ = fs::remove_file(file);
+        if let Some(path) = &self.0 {
+            let _ = remove(path);
         }
     }
 }
@@ -106,7 +125,7 @@ impl Storage {
                 let path = file?.path();
                 match path.file_name().and_then(|name| name.to_str()?.parse::<u64>().ok()) {
                     Some(n) => files.push((n, path)),
-                    None => fs::remove_file(path)?,
+                    None => remove(&path)?,
                 }
             }
             files.sort();
@@ -144,34 +163,54 @@ impl Storage {
         key: &str,
         body: impl Stream<Item = Result<Bytes, E>>,
     ) -> io::Result<Unfinished> {
-        let file = self.root.join(bucket).join(format!("{}.part", self.next.fetch_add(1, Relaxed)));
         // A client that goes away in the middle has sent nothing.
-        let received = Received(Some(file));
-        let mut out = tokio::fs::File::create(received.path()).await?;
+        let received = Received(Some(self.unfinished(bucket)));
+        let mut out = FileWriter::create(received.path(), 0o600)?;
         // The etag comes last, and its length is known.
-        let head = [(key.len() as u32).to_le_bytes(), 32_u32.to_le_bytes()].concat();
-        out.write_all(&[&head, key.as_bytes(), &[b'0'; 32]].concat()).await?;
-        let mut hash = Sha256::new();
-        let mut body = std::pin::pin!(body);
+        let head = [(key.len() as u32).to_le_bytes(), (ETAG_BYTES as u32).to_le_bytes()].concat();
+        out.write([&head, key.as_bytes(), &[b'0'; ETAG_BYTES]])?;
+        let (mut checksum, mut length) = (0, 0);
+        let (mut body, mut pieces, mut waiting) = (std::pin::pin!(body), Vec::new(), 0);
         while let Some(piece) = body.try_next().await.map_err(io::Error::other)? {
-            hash.update(&piece);
-            out.write_all(&piece).await?;
+            (checksum, length) = (crc32c::crc32c_append(checksum, &piece), length + piece.len());
+            waiting += piece.len();
+            pieces.push(piece);
+            if waiting >= WRITE_BYTES {
+                let full = std::mem::take(&mut pieces);
+                out = away(move || write_all(out, full)).await?;
+                waiting = 0;
+            }
         }
-        out.flush().await?;
-        let etag: String = hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-        let out = out.into_std().await;
-        out.write_all_at(etag.as_bytes(), 8 + key.len() as u64)?;
-        Ok(Unfinished { file: received.keep(), etag })
+        let etag = etag(checksum, length as u64);
+        let (told, at) = (etag.clone(), 8 + key.len() as u64);
+        away(move || write_all(out, pieces)?.finish()?.write_all_at(told.as_bytes(), at)).await?;
+        Ok(Unfinished { path: received.keep(), etag })
     }
 
-    /// What was received, for a copy of it.
-    pub fn reread(&self, part: &Unfinished) -> io::Result<Object> {
-        Object::open(part.file.clone()).map(|(_, object)| object)
+    /// Joins parts to what becomes one object. Nothing is copied.
+    pub fn join<'a>(
+        &self,
+        bucket: &str,
+        parts: impl Iterator<Item = &'a Unfinished>,
+    ) -> io::Result<Unfinished> {
+        let folder = Received(Some(self.unfinished(bucket)));
+        fs::create_dir(folder.path())?;
+        let mut etags = Vec::new();
+        for (number, part) in parts.enumerate() {
+            fs::rename(&part.path, folder.path().join(part_name(number)))?;
+            etags.push(part.etag.as_str());
+        }
+        let etag = etag_of_parts(&etags);
+        Ok(Unfinished { path: folder.keep(), etag })
+    }
+
+    fn unfinished(&self, bucket: &str) -> PathBuf {
+        self.root.join(bucket).join(format!("{}.part", self.next.fetch_add(1, Relaxed)))
     }
 
     /// Forgets what was received.
     pub fn drop_unfinished(&self, part: &Unfinished) {
-        let _ = fs::remove_file(&part.file);
+        let _ = remove(&part.path);
     }
 
     /// Makes what was received the object, if the condition holds now.
@@ -193,10 +232,10 @@ impl Storage {
             return Err(Refused::Condition);
         }
         let file = self.root.join(bucket).join(self.next.fetch_add(1, Relaxed).to_string());
-        fs::rename(&received.file, &file)?;
+        fs::rename(&received.path, &file)?;
         let (_, object) = Object::open(file)?;
         if let Some(before) = objects.insert(key.to_owned(), Arc::new(object)) {
-            fs::remove_file(&before.file)?;
+            remove(&before.path)?;
         }
         Ok(())
     }
@@ -206,7 +245,7 @@ impl Storage {
         let mut buckets = self.buckets();
         let objects = buckets.get_mut(bucket).ok_or(Refused::NoBucket)?;
         match objects.remove(key) {
-            Some(object) => Ok(fs::remove_file(&object.file)?),
+            Some(object) => Ok(remove(&object.path)?),
             None => Ok(()),
         }
     }
@@ -217,27 +256,89 @@ impl Storage {
 }
 
 impl Object {
-    /// The object in a file, and its key.
-    fn open(file: PathBuf) -> io::Result<(String, Self)> {
-        let mut data = File::open(&file)?;
+    /// The object in a file, or in a folder of parts, and its key.
+    fn open(path: PathBuf) -> io::Result<(String, Self)> {
+        if path.is_file() {
+            let (key, etag, part) = Part::open(&path, 0)?;
+            return Ok((key, Self::of(etag, path, vec![part])?));
+        }
+        let (mut key, mut etags, mut parts, mut bytes) = (String::new(), Vec::new(), Vec::new(), 0);
+        let mut files = fs::read_dir(&path)?.map(|file| Ok(file?.path())).collect::<io::Result<Vec<_>>>()?;
+        files.sort();
+        for file in files {
+            let (of, etag, part) = Part::open(&file, bytes)?;
+            (key, bytes) = (of, part.range.end);
+            etags.push(etag);
+            parts.push(part);
+        }
+        let etags: Vec<&str> = etags.iter().map(String::as_str).collect();
+        Ok((key, Self::of(etag_of_parts(&etags), path, parts)?))
+    }
+
+    fn of(etag: String, path: PathBuf, parts: Vec<Part>) -> io::Result<Self> {
+        let modified = fs::metadata(&path)?.modified()?;
+        let bytes = parts.last().map_or(0, |part| part.range.end);
+        Ok(Self { bytes, etag, modified, path, parts })
+    }
+
+    /// Some of its data, up to `length` bytes: fewer where a part ends. It stays readable when it has been replaced.
+    pub fn read(&self, at: u64, length: usize) -> io::Result<Bytes> {
+        let part = self.parts.iter().find(|part| part.range.contains(&at));
+        let part = part.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let end = part.range.end.min(at + length as u64);
+        // Opened again, as reading past the page cache changes what it reads from.
+        let file = File::open(format!("/proc/self/fd/{}", part.file.as_raw_fd()))?;
+        read_large_at(&file, part.place(at)..part.place(end))
+    }
+}
+
+impl Part {
+    /// The part in a file, its key and its etag; `at` bytes of the object come before it.
+    fn open(path: &Path, at: u64) -> io::Result<(String, String, Self)> {
+        let mut file = File::open(path)?;
         let mut lengths = [0; 8];
-        data.read_exact(&mut lengths)?;
+        file.read_exact(&mut lengths)?;
         let length =
             |at: usize| lengths[at..at + 4].iter().rev().fold(0, |n, byte| (n << 8) | usize::from(*byte));
         let mut text = vec![0; length(0) + length(4)];
-        data.read_exact(&mut text)?;
+        file.read_exact(&mut text)?;
         let etag = text.split_off(length(0));
         let [key, etag] = [text, etag].map(|text| String::from_utf8_lossy(&text).into_owned());
         let data_at = (8 + length(0) + length(4)) as u64;
-        let found = data.metadata()?;
-        let (bytes, modified) = (found.len() - data_at, found.modified()?);
-        Ok((key, Self { bytes, etag, modified, file, data, data_at }))
+        let range = at..at + file.metadata()?.len() - data_at;
+        Ok((key, etag, Self { range, file, data_at }))
     }
 
-    /// Some of its data. It stays readable when it has been replaced.
-    pub fn read(&self, at: u64, length: usize) -> io::Result<Bytes> {
-        let mut bytes = vec![0; length];
-        self.data.read_exact_at(&mut bytes, self.data_at + at)?;
-        Ok(bytes.into())
+    /// Where a byte of the object is in the file.
+    fn place(&self, at: u64) -> u64 {
+        at - self.range.start + self.data_at
     }
+}
+
+fn etag(checksum: u32, length: u64) -> String {
+    format!("{checksum:08x}{length:024x}")
+}
+
+/// As S3 does it: not that of the same bytes in one piece.
+fn etag_of_parts(etags: &[&str]) -> String {
+    format!("{}-{}", etag(crc32c::crc32c(etags.concat().as_bytes()), 0), etags.len())
+}
+
+/// In the order of the parts.
+fn part_name(number: usize) -> String {
+    format!("{number:05}")
+}
+
+/// Removes a file, or a folder with what is in it.
+fn remove(path: &Path) -> io::Result<()> {
+    if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
+}
+
+fn write_all(mut out: FileWriter, pieces: Vec<Bytes>) -> io::Result<FileWriter> {
+    out.write(pieces.iter().map(AsRef::as_ref))?;
+    Ok(out)
+}
+
+async fn away<T: Send + 'static>(act: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    spawn_blocking(act).await.map_err(io::Error::other)?
 }

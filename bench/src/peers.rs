@@ -1,0 +1,126 @@
+//! `peers`: our sort and groupby, embedded, in turn with what others would be used for the same: a shuffle written by hand for Ray
+//! and NumPy, NumPy over processes and files, DuckDB, Polars (programs in `bench/peers`, which validate what they made).
+//!
+//! All take the same files and write to the same disk, one after the other in each round, so that a ratio is of one run on one
+//! machine. Starting a server, Ray or a pool of processes is not measured. Memory: of ours the most that was resident, of
+//! peers what no file backs, of all their processes.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::{groupby, report, sort};
+
+/// Programs and arguments after their input and output.
+const SORTS: [(&str, &[&str]); 5] = [
+    ("sort_ray_numpy.py", &[]),
+    ("sort_ray_numpy.py", &["--push"]),
+    ("sort_numpy.py", &[]),
+    ("sort_duckdb.py", &[]),
+    ("sort_polars.py", &[]),
+];
+const GROUPBYS: [&str; 2] = ["duckdb", "polars"];
+
+/// Runs the benchmark. Arguments as for `sort`; its rounds are those of groupby too.
+pub async fn run(args: &[String]) -> Result<()> {
+    let plan = sort::Plan::parse(args)?;
+    sorts(&plan).await?;
+    groupbys(plan.rounds).await
+}
+
+async fn sorts(plan: &sort::Plan) -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let objects = dir.path().join("objects");
+    let mut bench = sort::Bench::start(dir.path(), plan).await?;
+    let input = folder(&objects, "in")?;
+    let mut ratios = Ratios::default();
+    for round in 0..plan.rounds {
+        let ours = bench.round(plan, round, json!({})).await?;
+        // Nobody shall wait for the disk because of what was validated already.
+        std::fs::remove_dir_all(folder(&objects, &format!("out-{round}"))?)?;
+        report::line("peers sort", "fanfold", ours.clone());
+        for (program, more) in SORTS {
+            let output = tempfile::tempdir_in(dir.path())?;
+            let mut command = python(program)?;
+            let theirs = measured(command.arg(&input).arg(output.path()).args(more))?;
+            ratios.add("peers sort", round, &ours, theirs)?;
+        }
+    }
+    ratios.report("peers sort");
+    Ok(())
+}
+
+async fn groupbys(rounds: usize) -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut bench = groupby::Bench::of_default_size(dir.path()).await?;
+    let input = folder(&dir.path().join("objects"), "rows")?;
+    let mut ratios = Ratios::default();
+    for round in 0..rounds {
+        let ours = bench.round(&json!(["count", "sum"]), round).await?;
+        report::line("peers groupby", "fanfold", ours.clone());
+        for peer in GROUPBYS {
+            let theirs = measured(python("groupby.py")?.arg(peer).arg(&input))?;
+            ratios.add("peers groupby", round, &ours, theirs)?;
+        }
+    }
+    ratios.report("peers groupby");
+    Ok(())
+}
+
+/// Our time divided by theirs, by peer, of every round.
+#[derive(Default)]
+struct Ratios(BTreeMap<String, Vec<f64>>);
+
+impl Ratios {
+    /// Prints what a peer took beside what we took in the same round.
+    fn add(&mut self, bench: &str, round: usize, ours: &Value, mut theirs: Value) -> Result<()> {
+        let seconds = |of: &Value| of["seconds"].as_f64().context("no seconds were measured");
+        let ratio = seconds(ours)? / seconds(&theirs)?;
+        let peer = theirs["peer"].as_str().context("the peer does not say who it is")?.to_owned();
+        theirs["round"] = round.into();
+        theirs["ours_by_theirs"] = ratio.into();
+        report::line(bench, &peer, theirs);
+        self.0.entry(peer).or_default().push(ratio);
+        Ok(())
+    }
+
+    /// Prints the medians.
+    fn report(self, bench: &str) {
+        let medians = self.0.into_iter().map(|(peer, ratios)| (peer, report::median(ratios)));
+        let medians: BTreeMap<String, f64> = medians.collect();
+        report::line(bench, "ours by theirs, medians", json!(medians));
+    }
+}
+
+/// Where the objects under a prefix lie: folders of a local store have a mark at the end of their names.
+fn folder(objects: &Path, prefix: &str) -> Result<PathBuf> {
+    let marked = objects.join(format!("{prefix}+"));
+    ensure!(marked.is_dir(), "no objects in {}", marked.display());
+    Ok(marked)
+}
+
+/// One of the programs, to be run with the packages it needs.
+fn python(program: &str) -> Result<Command> {
+    let variable = |name: &str| -> Result<OsString> {
+        std::env::var_os(name).with_context(|| format!("{name} is not set: use `cargo xtask bench peers`"))
+    };
+    let mut command = Command::new(variable("FANFOLD_PEERS_PYTHON")?);
+    command.arg(Path::new(&variable("FANFOLD_PEERS")?).join(program));
+    Ok(command)
+}
+
+/// Runs a program; the line of JSON that it ends with.
+fn measured(command: &mut Command) -> Result<Value> {
+    let output =
+        command.stderr(Stdio::inherit()).output().with_context(|| format!("could not start {command:?}"))?;
+    ensure!(output.status.success(), "{command:?} failed ({})", output.status);
+    let output = String::from_utf8_lossy(&output.stdout);
+    let line = output.lines().last().context("the program printed nothing")?;
+    serde_json::from_str(line).with_context(|| format!("no line of JSON: {line}"))
+}

@@ -1,0 +1,304 @@
+//! Large files, written and read past the kernel's page cache.
+//!
+//! An object of many mebibytes is mostly written once and read once, in order: the page cache would only push out what is
+//! read often, and copying into pages that have to be found first costs more processor time than sorting the data does
+//! (`docs/adr/0005`). So such bytes go between the disk and our own memory. Memory, offsets and lengths are multiples of
+//! [`ALIGN`]; what is not, at the end of a file, goes through the page cache. A file system that does not know how
+//! (`tmpfs` of some kernels) is used as usual.
+//!
+//! Every function here blocks.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, IoSlice},
+    ops::Range,
+    os::unix::fs::{FileExt as _, OpenOptionsExt as _},
+    path::Path,
+};
+
+use bytes::Bytes;
+use rustix::{
+    fs::{OFlags, fcntl_getfl, fcntl_setfl},
+    io::{Errno, pwritev},
+};
+
+/// What every disk that we know of can address: a page.
+const ALIGN: usize = 4 << 10;
+/// An object of so many bytes is large: it is written in parts.
+pub(crate) const LARGE_BYTES: u64 = crate::upload::PART_BYTES as u64;
+/// Bytes that are gathered where they do not come in aligned memory. A file that is not longer goes through the page
+/// cache.
+const GATHER_BYTES: usize = 1 << 20;
+/// Gathering begins with so much memory: most files are short.
+const GATHER_BYTES_FIRST: usize = 64 << 10;
+/// Reads shorter than this go through the page cache: they are repeated more often than long ones, and a disk takes as
+/// long for them as for some more.
+const READ_BYTES_MIN: u64 = 128 << 10;
+
+/// A new file that is written from its start to its end, past the page cache where that can be.
+#[derive(Debug)]
+pub struct FileWriter {
+    file: File,
+    /// Whether the page cache is passed by.
+    direct: bool,
+    gathered: Aligned,
+    /// Bytes in `gathered`.
+    length: usize,
+    /// Bytes in the file.
+    at: u64,
+}
+
+impl FileWriter {
+    /// Creates `file`, which must not be there yet, with these permissions.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn create(file: &Path, mode: u32) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(mode);
+        let (file, direct) = match options.clone().custom_flags(OFlags::DIRECT.bits() as i32).open(file) {
+            Ok(file) => (file, true),
+            Err(e) if is_refusal(&e) => {
+                // Where the flag is looked at late, the file is there by now.
+                let file = options.create_new(false).create(true).truncate(true).open(file)?;
+                (file, false)
+            }
+            Err(e) => return Err(e),
+        };
+        Ok(Self { file, direct, gathered: Aligned::default(), length: 0, at: 0 })
+    }
+
+    /// Appends pieces. They are copied unless they lie on pages' borders and are whole pages, as the segments of a
+    /// partition are; those go to the disk together.
+    ///
+    /// # Errors
+    /// Of the file system. The file is of no use then.
+    pub fn write<'a>(&mut self, pieces: impl IntoIterator<Item = &'a [u8]>) -> io::Result<()> {
+        let mut whole = Vec::new();
+        for piece in pieces {
+            if self.length == 0 && is_aligned(piece) {
+                whole.push(piece);
+                continue;
+            }
+            self.put(&mut whole)?;
+            let mut left = piece;
+            while !left.is_empty() {
+                left = &left[self.gather(left)?..];
+            }
+        }
+        self.put(&mut whole)
+    }
+
+    /// Copies as much as there is room for, and writes what is full.
+    fn gather(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let wanted =
+            if self.length + bytes.len() > GATHER_BYTES_FIRST { GATHER_BYTES } else { GATHER_BYTES_FIRST };
+        if self.gathered.length < wanted {
+            let mut larger = Aligned::new(wanted);
+            larger.bytes_mut()[..self.length].copy_from_slice(&self.gathered.bytes()[..self.length]);
+            self.gathered = larger;
+        }
+        let taken = bytes.len().min(GATHER_BYTES - self.length);
+        self.gathered.bytes_mut()[self.length..][..taken].copy_from_slice(&bytes[..taken]);
+        self.length += taken;
+        if self.length == GATHER_BYTES {
+            self.flush()?;
+        }
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let gathered = std::mem::take(&mut self.gathered);
+        let written = self.put(&mut vec![&gathered.bytes()[..self.length]]);
+        (self.gathered, self.length) = (gathered, 0);
+        written
+    }
+
+    /// Writes pieces, and forgets them. But for the last of a file they are whole pages.
+    fn put(&mut self, pieces: &mut Vec<&[u8]>) -> io::Result<()> {
+        let mut slices: Vec<_> = pieces.drain(..).map(IoSlice::new).collect();
+        let mut left = slices.as_mut_slice();
+        IoSlice::advance_slices(&mut left, 0);
+        while !left.is_empty() {
+            match pwritev(&self.file, left, self.at) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    self.at += written as u64;
+                    IoSlice::advance_slices(&mut left, written);
+                }
+                Err(Errno::INTR) => {}
+                Err(e) if self.direct && is_refusal(&e.into()) => self.pass_by(false)?,
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn pass_by(&mut self, direct: bool) -> io::Result<()> {
+        pass_by(&self.file, direct)?;
+        self.direct = direct;
+        Ok(())
+    }
+
+    /// Writes what is left, and hands over the file, which nothing has synced yet.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn finish(mut self) -> io::Result<File> {
+        let whole = self.length - self.length % ALIGN;
+        let gathered = std::mem::take(&mut self.gathered);
+        if self.at == 0 && self.direct {
+            self.pass_by(false)?;
+        }
+        self.put(&mut vec![&gathered.bytes()[..whole]])?;
+        if self.direct {
+            self.pass_by(false)?;
+        }
+        self.put(&mut vec![&gathered.bytes()[whole..self.length]])?;
+        Ok(self.file)
+    }
+}
+
+/// The bytes of `range` of a large file, fewer where it ends before, past the page cache where the range is long and that
+/// can be. `file` must not be in use by another thread meanwhile: its flags change.
+///
+/// # Errors
+/// Of the file system; `OutOfMemory` where there is none for the range.
+pub fn read_large_at(file: &File, range: Range<u64>) -> io::Result<Bytes> {
+    if range.end.saturating_sub(range.start) < READ_BYTES_MIN || pass_by(file, true).is_err() {
+        return super::read::read_at(file, range);
+    }
+    match read_direct(file, &range) {
+        Err(e) if is_refusal(&e) => {
+            pass_by(file, false)?;
+            super::read::read_at(file, range)
+        }
+        read => read,
+    }
+}
+
+fn read_direct(file: &File, range: &Range<u64>) -> io::Result<Bytes> {
+    let begin = range.start - range.start % ALIGN as u64;
+    let wanted = usize::try_from(range.end - begin).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    let mut memory = Aligned::try_new(wanted.next_multiple_of(ALIGN))?;
+    let mut length = 0;
+    while length < wanted {
+        // A read that ended within a page has reached the end of the file.
+        if !length.is_multiple_of(ALIGN) {
+            break;
+        }
+        match file.read_at(&mut memory.bytes_mut()[length..], begin + length as u64) {
+            Ok(0) => break,
+            Ok(read) => length += read,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    let from = ((range.start - begin) as usize).min(length);
+    Ok(Bytes::from_owner(memory).slice(from..length.min(wanted)))
+}
+
+fn pass_by(file: &File, direct: bool) -> io::Result<()> {
+    let mut flags = fcntl_getfl(file)?;
+    flags.set(OFlags::DIRECT, direct);
+    Ok(fcntl_setfl(file, flags)?)
+}
+
+/// Whether the file system says that it does not know how to pass by the page cache.
+fn is_refusal(error: &io::Error) -> bool {
+    matches!(error.raw_os_error().map(Errno::from_raw_os_error), Some(Errno::INVAL | Errno::NOTSUP))
+}
+
+/// Whether they are whole pages, from a page's border.
+fn is_aligned(bytes: &[u8]) -> bool {
+    bytes.as_ptr().addr().is_multiple_of(ALIGN) && bytes.len().is_multiple_of(ALIGN)
+}
+
+/// Zeroed memory that begins on a page's border.
+#[derive(Default, Debug)]
+struct Aligned {
+    memory: Vec<u8>,
+    start: usize,
+    length: usize,
+}
+
+impl Aligned {
+    fn new(length: usize) -> Self {
+        Self::within(vec![0; length + ALIGN], length)
+    }
+
+    fn try_new(length: usize) -> io::Result<Self> {
+        let mut memory = Vec::new();
+        memory.try_reserve_exact(length + ALIGN).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        memory.resize(length + ALIGN, 0);
+        Ok(Self::within(memory, length))
+    }
+
+    fn within(memory: Vec<u8>, length: usize) -> Self {
+        let start = memory.as_ptr().addr().next_multiple_of(ALIGN) - memory.as_ptr().addr();
+        Self { memory, start, length }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.memory[self.start..][..self.length]
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..][..self.length]
+    }
+}
+
+impl AsRef<[u8]> for Aligned {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes that differ from place to place.
+    fn pattern(length: usize) -> Vec<u8> {
+        (0..length).map(|n| (n as u32).wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect()
+    }
+
+    #[test]
+    fn what_is_written_in_any_pieces_is_read_back_at_any_range() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for (number, (total, piece)) in [
+            (0, 1),
+            (5, 5),
+            (ALIGN, ALIGN),
+            (3 * GATHER_BYTES + 77, 300_001),
+            (GATHER_BYTES * 2, GATHER_BYTES),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let (file, data) = (dir.path().join(number.to_string()), pattern(total));
+            let mut writer = FileWriter::create(&file, 0o600).expect("a file");
+            data.chunks(piece).for_each(|piece| writer.write([piece]).expect("a write"));
+            assert_eq!(writer.finish().expect("an end").metadata().expect("its size").len(), total as u64);
+            assert_eq!(std::fs::read(&file).expect("it is there"), data);
+            let file = File::open(&file).expect("it is there");
+            for range in
+                [0..total, 1..total, 4_095..300_000, total / 2..total + 999, total + 1..total + 400_000]
+            {
+                let read = read_large_at(&file, range.start as u64..range.end as u64).expect("a read");
+                let wanted = data.get(range.start.min(total)..range.end.min(total)).unwrap_or_default();
+                assert!(read == wanted, "{range:?} of {total}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_there_is_not_written_to() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("it");
+        std::fs::write(&file, "before").expect("a file");
+        let error = FileWriter::create(&file, 0o600).expect_err("it is there");
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&file).expect("it is there"), b"before");
+    }
+}
