@@ -6,8 +6,6 @@
 //! with them: the published sizes move 8 GB through each of three stages in 15 seconds, which is this machine's memory and
 //! not the scheduler.
 
-use std::{fs::File, io::Write};
-
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
@@ -71,7 +69,7 @@ pub async fn run(args: &[String]) -> Result<()> {
         lines.push((mode.as_str(), ratios));
     }
     if let Some(path) = &plan.plot {
-        File::create(path)?.write_all(svg(&lines).as_bytes())?;
+        std::fs::write(path, svg(&lines)).with_context(|| format!("could not write {path}"))?;
     }
     Ok(())
 }

@@ -259,3 +259,29 @@ fn nap(millis: u64, share: u64, of: u64) {
     #[allow(clippy::disallowed_methods, reason = "the benchmark's work is time")]
     std::thread::sleep(Duration::from_micros(millis * 1000 * share / of));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_comes_out_once_in_every_mode_and_a_lost_one_shows() {
+        for mode in [Mode::Full, Mode::Staged, Mode::Static, Mode::NoRepartition, Mode::NoAdaptive] {
+            let times = Request { load_ms: 0, transform_ms: 0, infer_ms: 0, ..Request::default() };
+            let request =
+                Request { mode, limit_bytes: 300_000, loads: 7, rows: 250, row_bytes: 100, ..times };
+            let measured = memory(request).unwrap();
+            assert!(measured.complete && measured.rows == 1750, "{mode:?}: {measured:?}");
+            assert!(measured.report.peak_bytes <= 300_000);
+        }
+        let rows = |ids: &[u64]| ids.iter().fold(Seen::default(), |seen, id| seen.with(*id));
+        assert_eq!(rows(&[1, 2, 3]), rows(&[3, 1, 2]));
+        assert_ne!(rows(&[1, 2, 3]), rows(&[2, 2, 2]));
+    }
+
+    #[test]
+    fn the_bound_is_what_the_scarcer_resource_needs() {
+        assert_eq!(Request::default().bound_seconds(), 15.0);
+        assert_eq!(Request { infer_ms: 150, ..Request::default() }.bound_seconds(), 30.0);
+    }
+}
