@@ -15,8 +15,6 @@ pub(crate) struct Batch {
     pub rows: Vec<Row>,
     /// Where it begins: slice and row.
     pub first: (u32, u64),
-    /// All of it is from one slice.
-    pub of_one: bool,
 }
 
 impl Batch {
@@ -65,14 +63,13 @@ impl Feed {
 
     /// The next rows, as many if there are; `None` at the end.
     pub fn next(&mut self, count: u64) -> Result<Option<Batch>> {
-        let mut batch = Batch { rows: Vec::new(), first: (0, 0), of_one: true };
+        let mut batch = Batch { rows: Vec::new(), first: (0, 0) };
         while (batch.rows.len() as u64) < count {
             match self.current.as_mut().and_then(Iterator::next) {
                 Some(row) => {
                     if batch.rows.is_empty() {
                         batch.first = (self.slice, self.row);
                     }
-                    batch.of_one &= batch.first.0 == self.slice;
                     batch.rows.push(row?);
                     self.row += 1;
                 }

@@ -168,10 +168,10 @@ impl<S> Task<'_, S> {
         matches!(self.made, Made::Partition) && !self.work.whole
     }
 
-    /// The task's first batch does not fit: as much of it is made as does. The rest is found again only where the batch has
-    /// all its rows from one place.
+    /// The task's first batch does not fit. What becomes of one row can be split, what becomes of several cannot: the next
+    /// task could not tell which rows they were.
     fn part(&mut self, batch: &Batch, made: &[Row], skip: usize) -> Result<End> {
-        if !batch.of_one {
+        if batch.rows.len() > 1 {
             return Ok(End::Wants(bytes_of(made)));
         }
         for (done, row) in (skip..).zip(made) {

@@ -122,6 +122,8 @@ impl Engine {
         let chain: u64 = self.stages[n + 1..].iter().map(|stage| stage.grant).sum();
         let stays = match self.limits.mode {
             _ if self.limits.ordered && !first => self.memory.limit() / 2,
+            // How large outputs are is found out while there is room for larger ones.
+            _ if n == 0 && self.stages.iter().any(|stage| stage.totals.rows == 0) => self.memory.limit() / 2,
             // A stage that has its turn wants all its slots, so the source does not fill the memory before that.
             Mode::Staged if n == 0 => self.slots_bytes_max(),
             _ => 0,

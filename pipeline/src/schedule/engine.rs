@@ -155,10 +155,8 @@ impl Engine {
             return None;
         }
         if outcome.wants > 0 {
-            if launch.whole {
-                stage.grant = stage.grant.max(outcome.wants);
-            }
             stage.aside.push((launch.input, outcome.wants));
+            self.raise_grant(launch.stage, launch.whole, outcome.wants);
             return None;
         }
         let made = self.pass_on(&launch, outcome);
@@ -181,6 +179,18 @@ impl Engine {
         stage.totals.bytes_in += taken;
         stage.totals.bytes_out += outcome.bytes;
         made
+    }
+
+    /// Batches that do not fit are all alike, as a row that does not fit is not: the stage's next tasks are granted as much,
+    /// if that leaves half of the memory, and if a grant for each stage is free right now, which `choose` counts on. Of
+    /// keyed pipelines grants never change: what a task makes follows from them.
+    fn raise_grant(&mut self, stage: usize, whole: bool, wants: u64) {
+        let others: u64 = self.stages.iter().map(|stage| stage.grant).sum::<u64>() - self.stages[stage].grant;
+        let all = others.saturating_add(wants);
+        let fits = all <= self.memory.free() && all <= self.memory.limit() / 2;
+        if whole || (fits && self.shapes[stage].batch > 1 && !self.limits.keyed) {
+            self.stages[stage].grant = self.stages[stage].grant.max(wants);
+        }
     }
 
     /// What a task made goes to the next stage.

@@ -53,7 +53,8 @@ pub struct Shape {
     pub name: String,
     /// What a task of it occupies, in the order of [`Limits::capacity`].
     pub needs: Vec<u32>,
-    /// Rows that are processed together: inputs are cut at multiples of it where they can be. At least 1.
+    /// Rows that are processed together: inputs are cut at multiples of it where they can be. At least 1. What becomes of
+    /// several rows is never split.
     pub batch: u64,
     /// Its tasks load something before their first row, so they are given much input at once.
     pub stateful: bool,

@@ -91,25 +91,37 @@ fn task(work: &Work, launch: &Launch, split_rows: u64) -> (u64, Outcome) {
     };
     let (mut us, mut outcome, mut skip) = (work.start_us, Outcome::default(), skip);
     let mut total = 0;
-    for (n, (split, rows)) in slices.into_iter().enumerate() {
-        for row in rows {
-            us += work.row_us;
-            for made in skip..work.fan {
-                let bytes = (work.row_bytes)(split, row);
-                total += bytes;
-                if launch.whole || work.shape.sink {
-                    continue;
-                }
-                if total > launch.grant {
-                    let stop = Stop { slice: n as u32, row, skip: made };
-                    let wants = if outcome.rows == 0 { bytes } else { 0 };
-                    return (us, Outcome { stop: (wants == 0).then_some(stop), wants, ..outcome });
-                }
-                (outcome.rows, outcome.bytes) = (outcome.rows + 1, total);
-            }
-            outcome.rows += if launch.whole || work.shape.sink { work.fan } else { 0 };
-            skip = 0;
+    let rows: Vec<(usize, u64, u64)> = slices
+        .into_iter()
+        .enumerate()
+        .flat_map(|(n, (split, rows))| rows.map(move |row| (n, split, row)))
+        .collect();
+    let stops = !launch.whole && !work.shape.sink;
+    for batch in rows.chunks(work.shape.batch as usize) {
+        us += work.row_us * batch.len() as u64;
+        let made: Vec<u64> = batch
+            .iter()
+            .flat_map(|&(_, split, row)| (0..work.fan).map(move |_| (work.row_bytes)(split, row)))
+            .collect();
+        let (slice, row) = (batch[0].0 as u32, batch[0].2);
+        let bytes: u64 = made[skip as usize..].iter().sum();
+        if stops && total + bytes > launch.grant && outcome.rows > 0 {
+            return (us, Outcome { stop: Some(Stop { slice, row, skip }), ..outcome });
         }
+        if stops && bytes > launch.grant && batch.len() > 1 {
+            return (us, Outcome { wants: bytes, ..Outcome::default() });
+        }
+        for (n, bytes) in made.iter().enumerate().skip(skip as usize) {
+            total += bytes;
+            if stops && total > launch.grant {
+                let wants = if outcome.rows == 0 { *bytes } else { 0 };
+                let stop = Stop { slice, row, skip: n as u64 };
+                return (us, Outcome { stop: (wants == 0).then_some(stop), wants, ..outcome });
+            }
+            outcome.rows += 1;
+            outcome.bytes = if stops { total } else { 0 };
+        }
+        skip = 0;
     }
     if launch.whole && total > launch.grant {
         return (us, Outcome { wants: total, ..Outcome::default() });

@@ -113,6 +113,30 @@ fn expanding_stages_stay_below_the_limit_and_lose_nothing() {
     }
 }
 
+/// Every row of the input becomes one of a quarter of the memory, which nobody knows before.
+#[test]
+fn a_stage_whose_rows_are_all_large_gets_through() {
+    for mode in SPLITTING {
+        let mut works = benchmark();
+        works[1].row_bytes = |_, _| 150 * MB;
+        let ran = sim::run(&works, limits(mode, 600 * MB), 20, 20);
+        let ran = ran.unwrap_or_else(|stuck| panic!("{mode:?}: {stuck:?}"));
+        assert_eq!(rows(&ran.left), 20 * 20, "{mode:?}");
+    }
+}
+
+/// Batches of 20 MB where the target is 10 MB: no second one is tried with less.
+#[test]
+fn batches_larger_than_the_target_raise_the_grant() {
+    let mut works = benchmark();
+    works[1].shape.batch = 200;
+    let ran = run(&works, limits(Mode::Full, 400 * MB));
+    assert_eq!(rows(&ran.left), 160 * 500);
+    // 800 loads, 400 transforms, 400 inferences, and as many tries as transforms ran at once before the first one said so.
+    assert!(ran.tasks <= 1600 + 8, "{}", ran.tasks);
+    assert!(ran.seconds < 1.05 * BOUND_SECONDS, "{}", ran.seconds);
+}
+
 #[test]
 fn ordered_rows_leave_in_order_and_every_split_is_reported_done_once() {
     for memory in [200 * MB, 600 * MB] {
