@@ -1,9 +1,11 @@
-//! How fast this machine could sort at best: reading the input once, sorting it natively, writing it once, on all cores and
-//! with nothing else to do.
+//! How fast this machine could sort at best: reading the input, sorting it natively, writing it, on all cores and with nothing
+//! else to do. What does not fit into memory is written and read once more in between.
+//!
+//! Files are read past the page cache, as a job's input is not there, and written past it or through it, whichever is faster.
 
 use std::{
     fs::File,
-    io::{Read as _, Write as _},
+    io::Write as _,
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -13,9 +15,14 @@ use fanfold_shuffle::kernel::{
     record::{CHUNK_BYTES, Chunk},
     sort::Sorter,
 };
+use fanfold_store::{FileWriter, read_large_at};
 
 /// Bytes that one thread sorts at a time: what a map of the sort reads.
 const SPLIT_BYTES: usize = 32 << 20;
+/// Bytes of one read.
+const READ_BYTES: u64 = 4 * CHUNK_BYTES as u64;
+/// Bytes that are measured, at most: the rest goes as fast.
+const SAMPLE_BYTES: u64 = 1 << 30;
 
 /// Seconds for `bytes` of records.
 pub struct Bound {
@@ -25,37 +32,47 @@ pub struct Bound {
     pub sort: f64,
     /// Writing them as files.
     pub write: f64,
+    /// How often they are read and written.
+    pub passes: u32,
 }
 
 impl Bound {
     /// One after the other.
     pub fn seconds(&self) -> f64 {
-        self.read + self.sort + self.write
+        (self.read + self.write) * f64::from(self.passes) + self.sort
     }
 
-    /// Measures it with some of the files below `input`, and scales it to `bytes`. What it writes goes below `scratch`.
+    /// Measures it with files below `input`, and scales it to `bytes`, of which memory holds `fit`. What it writes goes below
+    /// `scratch`.
     ///
     /// # Errors
     /// Where files cannot be read or written.
-    pub fn measure(input: &Path, scratch: &Path, bytes: u64, threads: usize) -> Result<Self> {
+    pub fn measure(input: &Path, scratch: &Path, bytes: u64, fit: u64, threads: usize) -> Result<Self> {
         let mut files = Vec::new();
         list(input, &mut files)?;
         files.sort();
+        let sample = (files.len() as u64 * SAMPLE_BYTES.min(bytes)).div_ceil(bytes) as usize;
+        files.truncate(sample.max(threads));
         let shares: Vec<Vec<PathBuf>> =
-            (0..threads).map(|n| files.iter().skip(n).step_by(threads).take(4).cloned().collect()).collect();
-        let (mut read, mut sort, mut write) = (0.0, 0.0, 0.0);
-        let mut seen = 0;
-        // Once to warm up.
-        for _ in 0..2 {
-            let (seconds, data) = all(&shares, |_, files| read_all(files))?;
-            read = seconds;
-            seen = data.iter().flatten().map(Vec::len).sum::<usize>();
-            sort = all(&data, |_, chunks| Ok(sort_all(chunks)))?.0;
-            write = all(&data, |n, chunks| write_all(&scratch.join(format!("bound-{n}")), chunks))?.0;
-        }
+            (0..threads).map(|n| files.iter().skip(n).step_by(threads).cloned().collect()).collect();
+        let read = all(&shares, |_, files| {
+            read(files, |bytes| {
+                std::hint::black_box(bytes);
+            })
+        })?
+        .0;
+        let data = all(&shares, |_, files| read_all(files))?.1;
+        let seen = data.iter().flatten().map(Vec::len).sum::<usize>();
         anyhow::ensure!(seen > 0, "no input below {}", input.display());
+        // Once to warm up.
+        let sort = [(); 2].map(|()| all(&data, |_, chunks| Ok(sort_all(chunks))).map(|(seconds, _)| seconds));
+        let [_, sort] = sort;
+        let file = |n: usize| scratch.join(format!("bound-{n}"));
+        let past = all(&data, |n, chunks| write_past(&file(n), chunks))?.0;
+        let through = all(&data, |n, chunks| write_through(&file(n), chunks))?.0;
         let scale = bytes as f64 / seen as f64;
-        Ok(Self { read: read * scale, sort: sort * scale, write: write * scale })
+        let passes = if bytes > fit { 2 } else { 1 };
+        Ok(Self { read: read * scale, sort: sort? * scale, write: past.min(through) * scale, passes })
     }
 }
 
@@ -85,19 +102,25 @@ fn all<S: Sync, T: Send>(shares: &[S], act: impl Fn(usize, &S) -> Result<T> + Sy
     Ok((begin.elapsed().as_secs_f64(), done))
 }
 
-fn read_all(files: &[PathBuf]) -> Result<Vec<Vec<u8>>> {
-    let mut chunks = Vec::new();
-    for file in files {
-        let mut file = File::open(file)?;
+/// Calls `take` with the bytes of files, whole records at a time.
+fn read(files: &[PathBuf], mut take: impl FnMut(&[u8])) -> Result<()> {
+    for path in files {
+        let (file, mut at) = (File::open(path)?, 0);
         loop {
-            let mut chunk = Vec::with_capacity(CHUNK_BYTES);
-            (&mut file).take(CHUNK_BYTES as u64).read_to_end(&mut chunk)?;
-            if chunk.is_empty() {
+            let read = read_large_at(&file, at..at + READ_BYTES)?;
+            if read.is_empty() {
                 break;
             }
-            chunks.push(chunk);
+            at += read.len() as u64;
+            take(&read);
         }
     }
+    Ok(())
+}
+
+fn read_all(files: &[PathBuf]) -> Result<Vec<Vec<u8>>> {
+    let mut chunks = Vec::new();
+    read(files, |bytes| chunks.extend(bytes.chunks(CHUNK_BYTES).map(<[u8]>::to_vec)))?;
     Ok(chunks)
 }
 
@@ -119,9 +142,15 @@ fn sort_all(chunks: &[Vec<u8>]) -> u64 {
     std::hint::black_box(sum)
 }
 
-fn write_all(path: &Path, chunks: &[Vec<u8>]) -> Result<()> {
+fn write_past(path: &Path, chunks: &[Vec<u8>]) -> Result<()> {
+    let mut file = FileWriter::create(path, 0o600)?;
+    file.write(chunks.iter().map(AsRef::as_ref))?;
+    file.finish()?;
+    Ok(std::fs::remove_file(path)?)
+}
+
+fn write_through(path: &Path, chunks: &[Vec<u8>]) -> Result<()> {
     let mut file = File::create(path)?;
     chunks.iter().try_for_each(|chunk| file.write_all(chunk))?;
-    std::fs::remove_file(path)?;
-    Ok(())
+    Ok(std::fs::remove_file(path)?)
 }

@@ -6,6 +6,7 @@
 use std::{path::Path, time::Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use fanfold_shuffle::strategy::auto::Spill;
 use serde_json::{Value, json};
 
 use crate::{bound::Bound, cluster::Platform, job, report, rest::Rest, server::component};
@@ -29,6 +30,8 @@ pub struct Plan {
     reducers: Option<u64>,
     /// For partitions, of all executors together.
     cache_bytes: u64,
+    /// Where partitions are that do not fit there.
+    spill: Spill,
     /// An executor is killed when half of the tasks are done.
     kill: bool,
 }
@@ -44,6 +47,7 @@ impl Plan {
             objects: None,
             reducers: None,
             cache_bytes: CACHE_BYTES,
+            spill: Spill::Disk,
             kill: false,
         };
         let mut args = args.iter();
@@ -92,12 +96,13 @@ pub async fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Runs `strategies`. Arguments as for `sort`, without `--strategy`.
+/// Runs `strategies`. Arguments as for `sort`, without `--strategy`. Executors have no disk, so that what does not fit into
+/// memory makes requests to the object store.
 pub async fn strategies(args: &[String]) -> Result<()> {
     let plan = Plan::parse(args)?;
     // Beyond memory, and within.
     for cache_bytes in [plan.bytes / 4, plan.bytes * 2] {
-        let plan = Plan { cache_bytes, ..plan.clone() };
+        let plan = Plan { cache_bytes, spill: Spill::Store, ..plan.clone() };
         let dir = tempfile::tempdir()?;
         let mut bench = Bench::start(dir.path(), &plan).await?;
         let mut round = 0;
@@ -120,7 +125,11 @@ fn platform(dir: &Path, plan: &Plan) -> Result<Platform> {
     let share = plan.executors.unwrap_or(1) as u64;
     let memory = MEMORY_BYTES.max(plan.cache_bytes + MEMORY_BYTES / 2) / share;
     let (memory, cache) = (memory.to_string(), (plan.cache_bytes / share).to_string());
-    Platform::start(dir, plan.executors, &["--memory", &memory, "--cache-memory", &cache])
+    let mut args = vec!["--memory", &memory, "--cache-memory", &cache];
+    if plan.spill == Spill::Store {
+        args.extend(["--spill-max", "0"]);
+    }
+    Platform::start(dir, plan.executors, &args)
 }
 
 /// A platform with the functions deployed and the input generated.
@@ -153,7 +162,9 @@ impl Bench {
         job::end(&mut rest, &made).await?;
         let made = job::output(&mut rest, &made).await?;
         let bound = match &platform {
-            Platform::Up(_) => Some(Bound::measure(&dir.join("objects"), dir, plan.bytes, cores())?),
+            Platform::Up(_) => {
+                Some(Bound::measure(&dir.join("objects"), dir, plan.bytes, plan.cache_bytes, cores())?)
+            }
             Platform::Cluster(_) => None,
         };
         Ok(Self { platform, rest, made, bound })
@@ -165,7 +176,7 @@ impl Bench {
         let output = format!("out-{round}/");
         let slots = plan.executors.unwrap_or_else(cores);
         let mut sort = json!({
-            "input": "in/", "output": output, "strategy": plan.strategy, "slots": slots, "memory_bytes": plan.cache_bytes,
+            "input": "in/", "output": output, "strategy": plan.strategy, "slots": slots, "memory_bytes": plan.cache_bytes, "spill": plan.spill,
         });
         if let Some(reducers) = plan.reducers {
             sort["reducers"] = reducers.into();
@@ -198,6 +209,7 @@ impl Bench {
         if let Some(bound) = &self.bound {
             figures["bound"] = json!({
                 "seconds": bound.seconds(), "read": bound.read, "sort": bound.sort, "write": bound.write,
+                "passes": bound.passes,
             });
             figures["of_bound"] = (bound.seconds() / seconds).into();
         }

@@ -7,10 +7,12 @@ use fanfold::{Error, Result};
 use fanfold_shuffle::{
     kernel::{
         aggregate::{Accumulator, Aggregator, Sum},
+        deal::Dealt,
         merge::{self, Run},
-        record::{CHUNK_BYTES, Chunk, KEY_BYTES, RECORD_BYTES, Record},
+        record::{self, CHUNK_BYTES, Chunk, Copies, KEY_BYTES, RECORD_BYTES, Record, key, payload_hash},
         sort::Sorter,
     },
+    partition::{Key, Ranges},
     random::Random,
 };
 use serde::{Deserialize, Serialize};
@@ -19,6 +21,8 @@ use serde::{Deserialize, Serialize};
 const BATCH_ROWS: usize = 1 << 15;
 /// Runs that are merged: as many as a reducer has.
 const RUNS: usize = 40;
+/// Columns that are dealt into: as many as a sort of one gigabyte has.
+const COLUMNS: u32 = 512;
 /// Rows or records at most: what fits into an instance.
 const ROWS_MAX: u32 = 16_000_000;
 const RECORDS_MAX: u32 = 2_000_000;
@@ -33,6 +37,8 @@ pub enum Kernel {
     Sort,
     /// Merging sorted runs of such records.
     Merge,
+    /// Dealing such records into columns.
+    Deal,
 }
 
 /// On what.
@@ -84,15 +90,22 @@ pub fn kernels(request: Request) -> Result<Report> {
             time(rounds, || Ok(aggregate(&keys, &values)))
         }
         Kernel::Sort => {
-            let chunks = records(rows);
-            let mut sorter = Sorter::default();
-            time(rounds, || Ok(Drain::default().all(sorter.sort(&chunks))))
+            let chunks = records(rows, 0);
+            let (mut sorter, mut drain) = (Sorter::default(), Drain::default());
+            time(rounds, || Ok(drain.all(sorter.sort(&chunks))))
         }
         Kernel::Merge => {
             let mut sorter = Sorter::default();
-            let runs = (0..RUNS).map(|_| sorted(&mut sorter, &records(rows / RUNS as u32)));
-            let runs: Vec<_> = runs.collect();
-            time(rounds, || merged(&runs))
+            let runs = (0..RUNS).map(|run| sorted(&mut sorter, &records(rows / RUNS as u32, run)));
+            let (runs, mut drain) = (runs.collect::<Vec<_>>(), Drain::default());
+            time(rounds, || merged(&runs, &mut drain))
+        }
+        Kernel::Deal => {
+            let chunks = records(rows, 0);
+            let mut keys: Vec<Key> =
+                chunks.iter().flat_map(|chunk| record::records(chunk)).map(key).collect();
+            let ranges = Ranges::new(Ranges::quantiles(&mut keys, COLUMNS))?;
+            time(rounds, || dealt(&chunks, &ranges))
         }
     }
 }
@@ -124,9 +137,9 @@ fn aggregate(keys: &[i64], values: &[f64]) -> u64 {
     checksum
 }
 
-/// Records with random keys, in chunks.
-fn records(count: u32) -> Vec<Vec<u8>> {
-    let mut random = Random::new(2, u64::from(count));
+/// Records with random keys, in chunks; others for every `run`.
+fn records(count: u32, run: usize) -> Vec<Vec<u8>> {
+    let mut random = Random::new(2 + run as u64, u64::from(count));
     let mut left = count as usize * RECORD_BYTES;
     let mut chunks = Vec::new();
     while left > 0 {
@@ -155,7 +168,7 @@ struct Drain {
 }
 
 impl Drain {
-    fn all<'a>(mut self, mut records: impl Iterator<Item = &'a Record>) -> u64 {
+    fn all(&mut self, mut records: impl Copies) -> u64 {
         loop {
             self.chunk.fill(&mut records);
             if !self.chunk.is_full() {
@@ -177,9 +190,9 @@ impl Drain {
         self.chunk.clear();
     }
 
-    fn finish(mut self) -> u64 {
+    fn finish(&mut self) -> u64 {
         self.flush();
-        self.sum
+        std::mem::take(&mut self.sum)
     }
 }
 
@@ -194,13 +207,27 @@ impl Run for InMemory<'_> {
     }
 }
 
-fn merged(runs: &[Vec<u8>]) -> Result<u64> {
-    let mut drain = Drain::default();
+fn merged(runs: &[Vec<u8>], drain: &mut Drain) -> Result<u64> {
     merge::merge(runs.iter().map(|run| InMemory(run)).collect(), |record: &Record| {
         drain.push(record);
         Ok(())
     })?;
     Ok(drain.finish())
+}
+
+/// What a map does with its split once it is in memory.
+fn dealt(chunks: &[Vec<u8>], ranges: &Ranges) -> Result<u64> {
+    let bytes = chunks.iter().map(Vec::len).sum();
+    let mut dealt = Dealt::new(ranges.columns(), bytes);
+    for record in chunks.iter().flat_map(|chunk| record::records(chunk)) {
+        dealt.push(ranges.column(key(record), || payload_hash(record)), record);
+    }
+    let mut sum = 0u64;
+    dealt.each(|column, page| {
+        sum = sum.rotate_left(1) ^ checksum(page).wrapping_add(u64::from(column));
+        Ok(())
+    })?;
+    Ok(sum)
 }
 
 /// Of some of the records: enough to notice another order, too few to count as work.
@@ -217,7 +244,7 @@ mod tests {
 
     #[test]
     fn every_kernel_runs_and_refuses_what_does_not_fit() {
-        for kernel in [Kernel::Aggregate, Kernel::Sort, Kernel::Merge] {
+        for kernel in [Kernel::Aggregate, Kernel::Sort, Kernel::Merge, Kernel::Deal] {
             let request = Request { kernel, rows: 30_000, distinct: 1_000, rounds: 2 };
             assert_eq!(kernels(request).unwrap().ns.len(), 2);
             assert!(kernels(Request { rows: u32::MAX, ..request }).is_err());

@@ -10,7 +10,7 @@ use fanfold_shuffle::{
     kernel::{
         deal::Dealt,
         merge::{Run, merge},
-        record::{CHUNK_BYTES, Chunk, RECORD_BYTES, Record, key, payload_hash, records},
+        record::{CHUNK_BYTES, Chunk, Copies, RECORD_BYTES, Record, key, payload_hash, records},
         sort::Sorter,
     },
     partition::{Key, Ranges},
@@ -54,7 +54,7 @@ fn main() -> Result<()> {
 }
 
 /// Copies sorted records as a writer does: into a buffer that is used again.
-fn drain<'a>(records: &mut impl Iterator<Item = &'a Record>) -> Result<()> {
+fn drain(records: &mut impl Copies) -> Result<()> {
     let mut chunk = Chunk::default();
     loop {
         chunk.fill(records);

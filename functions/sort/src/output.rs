@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use fanfold::{Result, objects};
-use fanfold_shuffle::kernel::record::{Chunk, Record, records};
+use fanfold_shuffle::kernel::record::{Chunk, Copies, Record, records};
 use serde::{Deserialize, Serialize};
 
 /// An object of the output.
@@ -42,7 +42,7 @@ impl PartWriter {
     ///
     /// # Errors
     /// Those of writing.
-    pub fn extend<'a>(&mut self, mut records: impl Iterator<Item = &'a Record>) -> Result<()> {
+    pub fn extend(&mut self, mut records: impl Copies) -> Result<()> {
         loop {
             self.chunk.fill(&mut records);
             if !self.chunk.is_full() {

@@ -86,10 +86,12 @@ struct HeadKey {
 const ENDED: u64 = 1 << 47;
 
 impl HeadKey {
+    #[inline]
     fn run(self) -> usize {
         self.rest as u32 as usize
     }
 
+    #[inline]
     fn has_ended(self) -> bool {
         self.rest & ENDED != 0
     }

@@ -52,6 +52,12 @@ pub fn copy(to: &mut Record, from: &Record) {
     to_end.copy_from_slice(from_end);
 }
 
+/// Records that can be copied many at once, which is faster than one after the other.
+pub trait Copies {
+    /// Copies the next records to the beginning of `room`; how many. Fewer than there is room for are the last ones.
+    fn copy_to(&mut self, room: &mut [Record]) -> usize;
+}
+
 /// A buffer of [`CHUNK_BYTES`] that records are copied into.
 #[derive(Debug)]
 pub struct Chunk {
@@ -77,10 +83,9 @@ impl Chunk {
     }
 
     /// Appends records until it is full or there are no more.
-    #[inline]
-    pub fn fill<'a>(&mut self, records: &mut impl Iterator<Item = &'a Record>) {
+    pub fn fill(&mut self, records: &mut impl Copies) {
         let room = &mut self.bytes.as_chunks_mut().0[self.length..];
-        self.length += room.iter_mut().zip(records).map(|(to, from)| copy(to, from)).count();
+        self.length += records.copy_to(room);
     }
 
     /// Whether it has no room left.

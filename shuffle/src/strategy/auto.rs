@@ -228,7 +228,14 @@ mod tests {
 
     #[test]
     fn what_fits_is_simple_and_what_does_not_is_merged_and_the_reason_says_so() {
-        let facts = Facts { bytes: 1 << 30, maps: 200, reducers: 200, memory_bytes: 2 << 30, spill: Spill::Store, slots: 4 };
+        let facts = Facts {
+            bytes: 1 << 30,
+            maps: 200,
+            reducers: 200,
+            memory_bytes: 2 << 30,
+            spill: Spill::Store,
+            slots: 4,
+        };
         let plan = Plan::auto(&facts);
         assert_eq!((plan.strategy, plan.requests(&facts).puts), (Strategy::Simple, 0.0));
         assert!(plan.reason.contains("1.1 GB of map outputs fit into the 1.7 GB"), "{}", plan.reason);

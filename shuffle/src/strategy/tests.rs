@@ -125,7 +125,8 @@ const ROUNDS: push::Rounds = push::Rounds { maps: 4, groups: 3, durability: Dura
 fn all(numbers: &Numbers, splits: &[Vec<u32>]) -> Vec<Result<Shuffled<Vec<u32>>>> {
     let layout = Layout::with_columns(12, 5).unwrap();
     let splits = || splits.to_vec();
-    let facts = Facts { bytes: 1000, maps: 10, reducers: 5, memory_bytes: 100, spill: Spill::Store, slots: 2 };
+    let facts =
+        Facts { bytes: 1000, maps: 10, reducers: 5, memory_bytes: 100, spill: Spill::Store, slots: 2 };
     vec![
         simple::run(numbers, splits(), layout),
         riffle::run(numbers, splits(), layout, 4),

@@ -36,7 +36,7 @@ use table::{EMPTY, Table};
 
 /// Groups that one table may have before there are many.
 const SMALL_GROUPS: usize = 1 << 16;
-/// Rows between two looks at how many groups there are.
+/// Rows that a table adds at once, and between two looks at how many groups there are.
 const STEP_ROWS: usize = 1 << 10;
 /// Bits of the hash, its highest, that say which table.
 const RADIX_BITS: u32 = 8;
@@ -136,9 +136,11 @@ impl<A: Accumulator> Aggregator<A> {
         let steps = keys.chunks(STEP_ROWS).zip(values.chunks(STEP_ROWS));
         let mut done = 0;
         for (keys, values) in steps {
-            self.add_apart(keys, values);
-            let rows = keys.iter().copied().zip(values.iter().copied());
-            self.tables[0].add(rows.filter(|(key, _)| *key != EMPTY));
+            if keys.contains(&EMPTY) {
+                self.add_each(keys, values);
+            } else {
+                self.tables[0].add(keys, |key| *key, values, |value| *value);
+            }
             done += keys.len();
             if self.tables[0].len() > SMALL_GROUPS {
                 self.spread();
@@ -148,11 +150,14 @@ impl<A: Accumulator> Aggregator<A> {
         done
     }
 
-    /// Adds those rows of a step whose key is that of empty slots.
-    fn add_apart(&mut self, keys: &[i64], values: &[A::Value]) {
-        if keys.contains(&EMPTY) {
-            let rows = keys.iter().zip(values).filter(|(key, _)| **key == EMPTY);
-            rows.for_each(|(_, value)| self.apart.get_or_insert(A::NEW).add(*value));
+    /// Adds rows to the only table, or apart.
+    #[cold]
+    fn add_each(&mut self, keys: &[i64], values: &[A::Value]) {
+        for (key, value) in keys.iter().zip(values) {
+            match *key {
+                EMPTY => self.apart.get_or_insert(A::NEW).add(*value),
+                key => self.tables[0].state(key, hash(key)).add(*value),
+            }
         }
     }
 
@@ -181,7 +186,8 @@ impl<A: Accumulator> Aggregator<A> {
     fn drain(&mut self, lane: usize) {
         let filled = std::mem::take(&mut self.filled[lane]);
         let start = (lane * LANE_ROWS).min(self.lanes.len());
-        self.tables[lane].add(self.lanes[start..start + filled].iter().copied());
+        let rows = &self.lanes[start..start + filled];
+        self.tables[lane].add(rows, |row| row.0, rows, |row| row.1);
     }
 
     /// Merges one state. States do not wait in lanes: blocks come in the order of the tables already.

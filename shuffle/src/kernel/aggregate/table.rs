@@ -3,7 +3,10 @@
 //! Keys are their own fingerprints, so nothing else is compared or kept: a slot is a key and its state, on one or two
 //! cache lines.
 
-use super::accumulator::Accumulator;
+use std::hint::select_unpredictable;
+
+use super::{STEP_ROWS, accumulator::Accumulator};
+use crate::kernel::{in_turns_to, in_turns_with};
 
 /// The key of an empty slot. A group with this key is kept apart, by the [`Aggregator`](super::Aggregator).
 pub(super) const EMPTY: i64 = i64::MIN;
@@ -45,32 +48,45 @@ impl<A: Accumulator> Table<A> {
         self.used
     }
 
-    /// Adds rows; their keys are other than [`EMPTY`].
-    #[inline(always)]
-    pub(super) fn add(&mut self, rows: impl Iterator<Item = (i64, A::Value)>) {
-        for (key, value) in rows {
-            self.state(key, hash(key)).add(value);
+    /// Adds rows, as many as there are of both keys and values; their keys are other than [`EMPTY`].
+    ///
+    /// In steps, each in three loops: where the groups of the keys are, the keys for which that was not found at a glance,
+    /// and what is added. The first and the last have no branch that depends on data, so rows wait neither for each other
+    /// nor for a wrong guess of the processor.
+    pub(super) fn add<K, V>(
+        &mut self,
+        keys: &[K],
+        key: impl Fn(&K) -> i64,
+        values: &[V],
+        value: impl Fn(&V) -> A::Value,
+    ) {
+        let (mut places, mut missed) = ([0; STEP_ROWS], [0; STEP_ROWS]);
+        for (keys, values) in keys.chunks(STEP_ROWS).zip(values.chunks(STEP_ROWS)) {
+            let mut slots = 0;
+            // Places are those of a table of one size: if it grew, they are looked up once more.
+            while slots != self.slots.len() {
+                slots = self.slots.len();
+                let misses = locate(&self.slots, keys, &key, &mut places, &mut missed);
+                for row in &missed[..misses] {
+                    let key = key(&keys[*row as usize]);
+                    places[*row as usize] = self.find(key, hash(key)) as u32;
+                }
+            }
+            add_at(&mut self.slots, &places, values, &value);
         }
     }
 
     /// The state of a key other than [`EMPTY`], made if there is none.
-    #[inline(always)]
     pub(super) fn state(&mut self, key: i64, hash: u64) -> &mut A {
-        let mask = self.slots.len() - 1;
-        let mut at = hash as usize & mask;
-        // Most keys are where they belong. Looking there first keeps the loop, and with it the engine's check for
-        // interruption, out of their way.
-        if self.slots[at].key != key {
-            at = self.find(at, key, hash);
-        }
+        let at = self.find(key, hash);
         &mut self.slots[at].state
     }
 
-    /// Where a key is that is not at `at`, where it belongs; made if there is none.
+    /// Where a key is; made if there is none.
     #[inline(never)]
-    fn find(&mut self, at: usize, key: i64, hash: u64) -> usize {
+    fn find(&mut self, key: i64, hash: u64) -> usize {
         let mask = self.slots.len() - 1;
-        let mut at = at;
+        let mut at = hash as usize & mask;
         while self.slots[at].key != key {
             if self.slots[at].key == EMPTY {
                 return self.insert(at, key, hash);
@@ -112,4 +128,40 @@ impl<A: Accumulator> Table<A> {
         }
         at
     }
+}
+
+/// Finds the slots of keys that are where they belong, or right after; returns of how many keys this is not so. Their
+/// numbers are then in `missed`, and their places mean nothing.
+#[inline(never)]
+fn locate<A, K>(
+    slots: &[Slot<A>],
+    keys: &[K],
+    key: impl Fn(&K) -> i64,
+    places: &mut [u32; STEP_ROWS],
+    missed: &mut [u32; STEP_ROWS],
+) -> usize {
+    let (mut misses, mut row) = (0, 0);
+    in_turns_to(keys, places, |item, place| {
+        let key = key(item);
+        let first = hash(key) as usize & (slots.len() - 1);
+        let second = (first + 1) & (slots.len() - 1);
+        let (in_first, in_second) = (slots[first].key == key, slots[second].key == key);
+        *place = select_unpredictable(in_first, first, second) as u32;
+        // Overwritten by the next one unless it counts.
+        missed[misses % STEP_ROWS] = row;
+        misses += usize::from(!in_first & !in_second);
+        row += 1;
+    });
+    misses
+}
+
+/// Adds each value to the state in its place.
+#[inline(never)]
+fn add_at<A: Accumulator, V>(
+    slots: &mut [Slot<A>],
+    places: &[u32; STEP_ROWS],
+    values: &[V],
+    value: impl Fn(&V) -> A::Value,
+) {
+    in_turns_with(values, places, |item, place| slots[*place as usize].state.add(value(item)));
 }
