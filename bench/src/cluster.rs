@@ -137,6 +137,14 @@ impl Platform {
         }
     }
 
+    /// Those that run functions.
+    pub fn workers(&self) -> Vec<u32> {
+        match self {
+            Self::Up(server) => vec![server.pid()],
+            Self::Cluster(cluster) => cluster.executors.iter().map(Server::pid).collect(),
+        }
+    }
+
     /// Processor time of all its processes so far.
     pub fn cpu_us(&self) -> u64 {
         self.pids().into_iter().map(report::cpu_us).sum()

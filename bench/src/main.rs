@@ -16,12 +16,15 @@ mod kernels;
 mod load;
 mod pass;
 mod peers;
+mod pipeline;
+mod plot;
 mod recover;
 mod remote_call;
 mod report;
 mod rest;
 mod server;
 mod sort;
+mod strategies;
 mod streaming;
 mod tasks;
 mod text;
@@ -31,7 +34,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 15] = [
     "hello",
     "cold",
     "density",
@@ -44,6 +47,7 @@ const NAMES: [&str; 14] = [
     "streaming",
     "epochs",
     "kernels",
+    "memory",
     "sort",
     "strategies",
 ];
@@ -83,8 +87,9 @@ async fn run(name: &str, args: &[String]) -> Result<()> {
         "streaming" => streaming::run(args).await,
         "epochs" => epochs::run(args).await,
         "kernels" => kernels::run(args).await,
+        "memory" => pipeline::run(args).await,
         "sort" => sort::run(args).await,
-        "strategies" => sort::strategies(args).await,
+        "strategies" => strategies::run(args).await,
         // Not one of `all`: it wants packages of Python.
         "peers" => peers::run(args).await,
         "all" => {

@@ -1,9 +1,10 @@
 //! `sort`: CloudSort in small: 100-byte records, generated, sorted and validated, embedded or on a cluster with an S3 server and
 //! Redis. Beside the time stands the bound that this machine sets, and what the job's own bill says.
-//!
-//! `strategies`: the same for every strategy, over numbers of partitions, with data that fits into memory and data that does not.
 
-use std::{path::Path, time::Instant};
+use std::{
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use anyhow::{Context, Result, bail, ensure};
 use fanfold_shuffle::strategy::auto::Spill;
@@ -11,17 +12,19 @@ use serde_json::{Value, json};
 
 use crate::{bound::Bound, cluster::Platform, job, report, rest::Rest, server::component};
 
-const STRATEGIES: [&str; 4] = ["simple", "merge", "push", "push_star"];
-const PARTITIONS: [u64; 3] = [50, 100, 200];
 /// Of all executors together, for partitions; the rest of it is for functions.
 const CACHE_BYTES: u64 = 384 << 20;
 const MEMORY_BYTES: u64 = 1 << 30;
+/// For functions, of each executor, where partitions have more: room for a task beside the driver, which waits.
+const FUNCTIONS_BYTES: u64 = 288 << 20;
 
 /// What to measure.
 #[derive(Clone)]
 pub struct Plan {
-    bytes: u64,
-    strategy: String,
+    /// Of records.
+    pub bytes: u64,
+    /// Its name.
+    pub strategy: String,
     /// Processes of one slot; none: `fanfold up` with as many slots as cores.
     executors: Option<usize>,
     /// How often.
@@ -29,11 +32,13 @@ pub struct Plan {
     objects: Option<u64>,
     reducers: Option<u64>,
     /// For partitions, of all executors together.
-    cache_bytes: u64,
+    pub cache_bytes: u64,
     /// Where partitions are that do not fit there.
-    spill: Spill,
+    pub spill: Spill,
     /// An executor is killed when half of the tasks are done.
     kill: bool,
+    /// Where to draw what was measured, if it can be.
+    pub plots: Option<PathBuf>,
 }
 
 impl Plan {
@@ -49,6 +54,7 @@ impl Plan {
             cache_bytes: CACHE_BYTES,
             spill: Spill::Disk,
             kill: false,
+            plots: None,
         };
         let mut args = args.iter();
         while let Some(flag) = args.next() {
@@ -65,6 +71,7 @@ impl Plan {
                 "--objects" => plan.objects = Some(value.parse()?),
                 "--reducers" => plan.reducers = Some(value.parse()?),
                 "--cache" => plan.cache_bytes = parse_size(value)?,
+                "--plots" => plan.plots = Some(value.into()),
                 _ => bail!("unknown: {flag}"),
             }
         }
@@ -96,34 +103,13 @@ pub async fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Runs `strategies`. Arguments as for `sort`, without `--strategy`. Executors have no disk, so that what does not fit into
-/// memory makes requests to the object store.
-pub async fn strategies(args: &[String]) -> Result<()> {
-    let plan = Plan::parse(args)?;
-    // Beyond memory, and within.
-    for cache_bytes in [plan.bytes / 4, plan.bytes * 2] {
-        let plan = Plan { cache_bytes, spill: Spill::Store, ..plan.clone() };
-        let dir = tempfile::tempdir()?;
-        let mut bench = Bench::start(dir.path(), &plan).await?;
-        let mut round = 0;
-        for partitions in PARTITIONS {
-            for strategy in STRATEGIES {
-                let sort = json!({ "split_bytes": plan.bytes / partitions, "reducers": partitions });
-                let plan = Plan { strategy: strategy.to_owned(), ..plan.clone() };
-                let mut figures = bench.round(&plan, round, sort).await?;
-                round += 1;
-                figures["partitions"] = partitions.into();
-                figures["fits"] = (cache_bytes > plan.bytes).into();
-                report::line("strategies", strategy, figures);
-            }
-        }
-    }
-    Ok(())
-}
-
 fn platform(dir: &Path, plan: &Plan) -> Result<Platform> {
     let share = plan.executors.unwrap_or(1) as u64;
-    let memory = MEMORY_BYTES.max(plan.cache_bytes + MEMORY_BYTES / 2) / share;
+    let memory = match plan.cache_bytes {
+        // A gibibyte has to do for all executors together.
+        ..=CACHE_BYTES => MEMORY_BYTES,
+        cache => cache + share * FUNCTIONS_BYTES,
+    } / share;
     let (memory, cache) = (memory.to_string(), (plan.cache_bytes / share).to_string());
     let mut args = vec!["--memory", &memory, "--cache-memory", &cache];
     if plan.spill == Spill::Store {
@@ -191,7 +177,7 @@ impl Bench {
         let seconds = begin.elapsed().as_secs_f64();
         // What a process that is gone had used is not counted by the system any more.
         let cpu_s = (self.platform.cpu_us() + killed_us - cpu_before) as f64 / 1e6;
-        let peaks: Vec<u64> = self.platform.pids().iter().map(|pid| report::peak_bytes(*pid)).collect();
+        let peaks: Vec<u64> = self.platform.workers().into_iter().map(report::peak_bytes).collect();
         let done = job::output(&mut self.rest, &id).await?;
         self.validate(&output).await?;
         let bill = self.rest.send("GET", &format!("/v1/jobs/{id}/cost"), "", "").await?;
@@ -200,7 +186,7 @@ impl Bench {
         let per_tb = |amount: &Value| amount.as_f64().map(|dollars| dollars / terabytes);
         let mut figures = json!({
             "round": round, "bytes": plan.bytes, "seconds": seconds, "mb_per_second": plan.bytes as f64 / 1e6 / seconds,
-            "cpu_s_per_gb": cpu_s / (plan.bytes as f64 / 1e9), "peak_bytes": peaks.iter().max(), "executors": plan.executors,
+            "cpu_s_per_gb": cpu_s / (plan.bytes as f64 / 1e9), "peak_bytes": peaks.iter().sum::<u64>(), "executors": plan.executors,
             "strategy": done["stages"]["strategy"], "reason": done["reason"], "retries": view["progress"]["retries"],
             "bytes_read": view["usage"]["bytes_read"], "bytes_written": view["usage"]["bytes_written"],
             "dollars_per_tb": per_tb(&bill["total"]), "request_dollars_per_tb": per_tb(&bill["requests"]["all"]["amount"]),
@@ -214,6 +200,21 @@ impl Bench {
             figures["of_bound"] = (bound.seconds() / seconds).into();
         }
         Ok(figures)
+    }
+
+    /// Of a round's output: equal where all objects are, byte for byte.
+    pub async fn digest(&mut self, round: usize) -> Result<u64> {
+        let list =
+            self.rest.send("GET", &format!("/v1/objects?prefix=out-{round}/&limit=1000"), "", "").await?;
+        let list: Value = serde_json::from_slice(&list.body)?;
+        let mut hashes = Vec::new();
+        for object in list["items"].as_array().context("no list of objects")? {
+            let key = object["key"].as_str().context("an object without a key")?;
+            let body = self.rest.send("GET", &format!("/v1/objects/{key}"), "", "").await?.body;
+            hashes.extend(fanfold_shuffle::hash(&body).to_le_bytes());
+        }
+        ensure!(!hashes.is_empty(), "round {round} has no output");
+        Ok(fanfold_shuffle::hash(&hashes))
     }
 
     async fn validate(&mut self, output: &str) -> Result<()> {

@@ -144,8 +144,11 @@ pub const DROPS_HELD_MAX: usize = 64;
 pub const RECOVERIES_MAX: u32 = 4;
 /// Bytes that one task has fetched and not yet read, over all its readers that read in order.
 pub const READ_AHEAD_BYTES_MAX: usize = 16 << 20;
-/// A partition at most this long is read from the store as a whole and kept in memory for its other readers.
+/// A partition at most this long is read from elsewhere as a whole and kept in memory for its other readers.
 pub const LOAD_WHOLE_BYTES_MAX: u64 = 8 << 20;
+/// The same where only some of its blocks are wanted: a reducer of a shuffle wants a few of each of hundreds of partitions, which
+/// together are all of the data.
+pub const LOAD_FOR_BLOCKS_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of an object's key: as in S3.
 pub const OBJECT_KEY_BYTES_MAX: usize = 1024;
 /// Bytes of one object that a function puts in one call, which passes through the executor's memory in one piece; a longer

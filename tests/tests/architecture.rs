@@ -20,6 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fanfold-macros", &[]),
     ("fanfold", &["fanfold-macros"]),
     ("fanfold-shuffle", &["fanfold"]),
+    ("fanfold-pipeline", &["fanfold"]),
     (
         "fanfold-cli",
         &[
@@ -32,7 +33,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("fanfold-tests", &["fanfold-protocol", "fanfold-scheduler", "fanfold-store", "fanfold-client"]),
-    ("fanfold-bench", &["fanfold-shuffle"]),
+    ("fanfold-bench", &["fanfold-shuffle", "fanfold-store"]),
     ("xtask", &[]),
 ];
 

@@ -177,24 +177,24 @@ impl Cache {
         tier.made_here().filter(|(key, _)| wanted(*key)).map(|(key, durable)| Held { key, durable }).collect()
     }
 
-    /// Finds a partition: at this executor, at the one that made it, in the object store. One from elsewhere that is short
-    /// is brought into memory as a whole, for its other readers.
+    /// Finds a partition: at this executor, at the one that made it, in the object store. One from elsewhere of at most
+    /// `whole_max` bytes is brought into memory as a whole, for its other readers.
     ///
     /// # Errors
     /// [`Kind::Lost`] where no copy can be read: it has to be made again. [`Kind::Platform`] where the store fails.
-    pub async fn open(&self, stored: &Stored) -> Result<Partition, Error> {
+    pub async fn open(&self, stored: &Stored, whole_max: u64) -> Result<Partition, Error> {
         let key = stored.key;
         if let Some(here) = self.here(key) {
             return Ok(here);
         }
         // Only what is brought into memory is there for who waited.
-        let short = stored.meta.bytes <= limit::LOAD_WHOLE_BYTES_MAX;
+        let short = stored.meta.bytes <= whole_max;
         let _flight = if short { self.0.flights.join(key).await } else { None };
         if let Some(here) = self.here(key) {
             return Ok(here);
         }
         if let Some(peer) = self.0.peers.address(stored.at) {
-            match self.open_at(&peer, stored).await {
+            match self.open_at(&peer, stored, short).await {
                 Ok(partition) => return Ok(partition),
                 Err(error) => tracing::debug!(%error, "reading from the object store instead"),
             }
@@ -206,7 +206,7 @@ impl Cache {
             return Err(Error::new(Kind::Lost, Code::Corrupt, message));
         }
         let bytes = index.bytes();
-        let charge = if bytes > limit::LOAD_WHOLE_BYTES_MAX { None } else { self.make_room(bytes) };
+        let charge = if short { self.make_room(bytes) } else { None };
         let Some(charge) = charge else {
             return Ok(Partition::Away(Arc::new(Away { key, index, peer: None })));
         };
@@ -217,9 +217,9 @@ impl Cache {
     }
 
     /// The same, from the executor that made it.
-    async fn open_at(&self, peer: &Arc<str>, stored: &Stored) -> Result<Partition, Error> {
+    async fn open_at(&self, peer: &Arc<str>, stored: &Stored, short: bool) -> Result<Partition, Error> {
         let (key, bytes) = (stored.key, stored.meta.bytes);
-        let charge = if bytes > limit::LOAD_WHOLE_BYTES_MAX { None } else { self.make_room(bytes) };
+        let charge = if short { self.make_room(bytes) } else { None };
         let Some(charge) = charge else {
             let index = self.0.peers.fetch.open(peer, stored, 0).await?.index;
             return Ok(Partition::Away(Arc::new(Away { key, index, peer: Some(peer.clone()) })));

@@ -30,7 +30,7 @@ impl Cache {
     pub async fn prefetch(self, wanted: Vec<Stored>) {
         let fetches = futures::stream::iter(wanted).map(async |stored| {
             let Some(_ahead) = self.0.prefetching.take(stored.meta.bytes) else { return };
-            if let Err(error) = self.open(&stored).await {
+            if let Err(error) = self.open(&stored, limit::LOAD_WHOLE_BYTES_MAX).await {
                 tracing::debug!(partition = %stored.key.partition, %error, "not fetched ahead");
             }
         });

@@ -26,7 +26,7 @@ pub(super) async fn write(cache: &Cache, output: u32, bytes: u64, durability: Du
 }
 
 pub(super) async fn read(cache: &Cache, stored: &Stored) -> Result<Bytes, Error> {
-    cache.read(&cache.open(stored).await?, 0..10).await
+    cache.read(&cache.open(stored, limit::LOAD_WHOLE_BYTES_MAX).await?, 0..10).await
 }
 
 /// A cache whose background work runs until the tracker's token is cancelled.
@@ -74,7 +74,9 @@ async fn freed_partitions_leave_no_object_and_readers_read_on() {
     let stored = write(&cache, 1, MIB, Durability::Eager).await;
     cache.persist(vec![stored.key]).await.unwrap();
     assert!(cache.is_durable(stored.key));
-    let Partition::Memory(reader) = cache.open(&stored).await.unwrap() else { panic!("not in memory") };
+    let Partition::Memory(reader) = cache.open(&stored, limit::LOAD_WHOLE_BYTES_MAX).await.unwrap() else {
+        panic!("not in memory")
+    };
     let temporary = write(&cache, 2, MIB, Durability::Lazy).await;
     cache.free(&[stored.key, temporary.key]);
     assert_eq!(reader.segments.slice(0..3), [1; 3].as_slice());
@@ -83,7 +85,7 @@ async fn freed_partitions_leave_no_object_and_readers_read_on() {
     for stored in [stored, temporary] {
         let error = store.partitions().index(stored.key).await.unwrap_err();
         assert_eq!(error.kind, Kind::NotFound);
-        assert_eq!(cache.open(&stored).await.unwrap_err().kind, Kind::Lost);
+        assert_eq!(cache.open(&stored, limit::LOAD_WHOLE_BYTES_MAX).await.unwrap_err().kind, Kind::Lost);
     }
 }
 

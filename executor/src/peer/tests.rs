@@ -4,6 +4,7 @@ use bytes::Bytes;
 use fanfold_protocol::{
     Code, JobId, Kind, PartitionId, TaskId,
     call::Durability,
+    limit,
     message::ToExecutor,
     value::{Stored, StoredKey},
 };
@@ -77,7 +78,9 @@ async fn what_is_fetched_ahead_is_there_when_its_task_starts() {
 
     // However many ask at once, it is fetched once: all have the same bytes.
     let first = make(&maker, 1).await;
-    let opened = futures::future::join_all((0..8).map(|_| reader.cache().open(&first))).await;
+    let opened =
+        futures::future::join_all((0..8).map(|_| reader.cache().open(&first, limit::LOAD_WHOLE_BYTES_MAX)))
+            .await;
     let pointers = opened.into_iter().map(|opened| match opened.unwrap() {
         Partition::Memory(cached) => cached.segments.chunks()[0].as_ptr(),
         other => panic!("not in memory: {other:?}"),
@@ -90,7 +93,7 @@ async fn what_is_fetched_ahead_is_there_when_its_task_starts() {
         tokio::task::yield_now().await;
     }
     server.stop().await;
-    let opened = reader.cache().open(&wanted).await.unwrap();
+    let opened = reader.cache().open(&wanted, limit::LOAD_WHOLE_BYTES_MAX).await.unwrap();
     assert!(reader.cache().read(&opened, 0..u64::MAX).await.unwrap() == pattern(2));
     drop(session);
     reader.stop().await;

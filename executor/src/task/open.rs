@@ -68,7 +68,8 @@ impl TaskHost {
         blocks: Blocks,
     ) -> Result<Box<Reader>, Error> {
         let refs = stored.refs.clone();
-        let (partition, key) = self.present(id, stored).await?;
+        let whole_max = blocks.map_or(limit::LOAD_WHOLE_BYTES_MAX, |_| limit::LOAD_FOR_BLOCKS_BYTES_MAX);
+        let (partition, key) = self.present(id, stored, whole_max).await?;
         let index = partition.index();
         let (first, count) = blocks.unwrap_or((0, index.len() as u32));
         let range = match index.blocks_range(first, count) {
@@ -92,9 +93,10 @@ impl TaskHost {
         &mut self,
         id: PartitionId,
         mut stored: Stored,
+        whole_max: u64,
     ) -> Result<(Partition, StoredKey), Error> {
         for _ in 0..limit::RECOVERIES_MAX {
-            match self.env.cache.open(&stored).await {
+            match self.env.cache.open(&stored, whole_max).await {
                 Ok(partition) => return Ok((partition, stored.key)),
                 Err(error) if error.kind == Kind::Lost => stored = self.recover(id, &stored, error).await?,
                 Err(error) => return Err(error),
@@ -182,7 +184,7 @@ impl TaskHost {
         let Output::Stored(known) = self.output_of(made.id).await? else { return Err(error) };
         // Another reader of this task may have found out before.
         let stored = if known.key == made.key { self.recover(made.id, &known, error).await? } else { known };
-        let (partition, key) = self.present(made.id, stored).await?;
+        let (partition, key) = self.present(made.id, stored, limit::LOAD_FOR_BLOCKS_BYTES_MAX).await?;
         reader.replace_partition(partition, key);
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fanfold_protocol::{call::Durability, value::Stored};
+use fanfold_protocol::{call::Durability, limit, value::Stored};
 use fanfold_store::Store;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -83,7 +83,7 @@ async fn more_than_memory_is_written_to_files_and_read_back_and_freed() {
     assert_eq!(bed.disk().used(), bed.files() as u64 * MIB);
 
     // What was freed can still be read by who has it open; then its file goes, too.
-    let reading = bed.cache.open(&all[0]).await.unwrap();
+    let reading = bed.cache.open(&all[0], limit::LOAD_WHOLE_BYTES_MAX).await.unwrap();
     assert!(matches!(reading, Partition::Disk(_)));
     bed.cache.free(&all.iter().map(|stored| stored.key).collect::<Vec<_>>());
     assert_eq!(bed.cache.read(&reading, MIB - 10..MIB + 10).await.unwrap(), [1; 10].as_slice());
