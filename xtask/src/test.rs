@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Functions that have tests of their own, which run natively on the SDK's host in the process.
-const FUNCTIONS_TESTED: [&str; 10] = [
+const FUNCTIONS_TESTED: [&str; 11] = [
     "wordcount",
     "thumbnail",
     "conformance",
@@ -21,6 +21,7 @@ const FUNCTIONS_TESTED: [&str; 10] = [
     "distinct-sketch",
     "sgd",
     "kernels",
+    "pipeline-memory",
 ];
 
 /// Runs every test, or those whose name contains the first argument.

@@ -1,7 +1,10 @@
 //! The whole job on the native host: every way of sorting gives the same bytes, and bad input is refused with words.
 
 use fanfold::{ErrorKind, Result, objects};
-use fanfold_shuffle::kernel::record::{RECORD_BYTES, Record, records};
+use fanfold_shuffle::{
+    kernel::record::{RECORD_BYTES, Record, records},
+    strategy::auto::Spill,
+};
 use sort::{Method, Request, Wanted};
 
 fn request(output: &str) -> Request {
@@ -14,6 +17,7 @@ fn request(output: &str) -> Request {
         split_bytes: Some(40_050),
         columns: Some(40),
         memory_bytes: None,
+        spill: Spill::Disk,
         slots: None,
         factor: Some(3),
         checksum: true,
