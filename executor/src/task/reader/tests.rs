@@ -52,7 +52,7 @@ async fn reads_in_any_order_equal_the_object() {
 
 #[tokio::test]
 async fn a_task_reads_ahead_in_so_many_places_and_no_more() {
-    let data = pattern(3 * MIB);
+    let data = pattern(2 * MIB);
     let (env, first) = environment(&data).await;
     let Content::Object { key, etag, .. } = &first.content else { panic!("not an object") };
     let ahead = Arc::default();
