@@ -1,7 +1,7 @@
 //! Streaming batches as a library: rows go from stage to stage in partitions, while stages that need different resources
 //! run at the same time and share one limit of memory.
 //!
-//! A [`Pipeline`] is what to compute: steps on rows of bytes, and what each needs. [`run`] is the driver of it; its decisions
+//! A [`Pipeline`] is what to compute: steps on rows of bytes, and what each needs. [`run()`] is the driver of it; its decisions
 //! are those of [`schedule`], which knows no I/O. All of it is ordinary code over the `fanfold` crate: the platform knows
 //! tasks and partitions, and nothing of pipelines.
 //!
