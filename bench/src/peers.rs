@@ -1,10 +1,10 @@
 //! `peers`: our sort and groupby, embedded, in turn with what others would be used for the same: a shuffle written by hand for Ray
 //! and NumPy, NumPy over processes and files, DuckDB, Polars (programs in `bench/peers`, which validate what they made).
 //!
-//! All take the same files and write to the same disk, one after the other in each round, so that a ratio is of one run on one
-//! machine. Starting a server, Ray or a pool of processes is not measured. What ours makes is on the disk when it ends;
-//! theirs is in the page cache, so there are two ratios: to when they end, and to when what they made is on the disk too.
-//! Memory: of ours the most that was resident, of peers what no file backs, of all their processes.
+//! All take the same files, which the page cache has, and write to the same disk, one after the other in each round, so that
+//! a ratio is of one run on one machine. Starting a server, Ray or a pool of processes is not measured. What ours makes is
+//! on the disk when it ends; theirs is in the page cache, so there are two ratios: to when they end, and to when what they
+//! made is on the disk too. Memory: of ours the most that was resident, of peers what no file backs, of all their processes.
 
 use std::{
     collections::BTreeMap,
@@ -40,6 +40,7 @@ async fn sorts(plan: &sort::Plan) -> Result<()> {
     let objects = dir.path().join("objects");
     let mut bench = sort::Bench::start(dir.path(), plan).await?;
     let input = folder(&objects, "in")?;
+    bring_to_page_cache(&input)?;
     let mut ratios = Ratios::default();
     for round in 0..plan.rounds {
         let ours = bench.round(plan, round, json!({})).await?;
@@ -110,6 +111,18 @@ fn folder(objects: &Path, prefix: &str) -> Result<PathBuf> {
     let marked = objects.join(format!("{prefix}+"));
     ensure!(marked.is_dir(), "no objects in {}", marked.display());
     Ok(marked)
+}
+
+/// Reads all files of a folder, so that nobody reads them from the disk, whoever comes first.
+fn bring_to_page_cache(folder: &Path) -> Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        match path.is_dir() {
+            true => bring_to_page_cache(&path)?,
+            false => std::io::copy(&mut std::fs::File::open(&path)?, &mut std::io::sink()).map(drop)?,
+        }
+    }
+    Ok(())
 }
 
 /// One of the programs, to be run with the packages it needs.
