@@ -94,7 +94,7 @@ impl CloudEvent {
     /// The same event one run further.
     ///
     /// # Errors
-    /// `limit` / `event` for one that has come through [`limit::HOPS_MAX`] runs already; `invalid` for a count that is none.
+    /// `invalid` / `event` for one that has come through [`limit::HOPS_MAX`] runs already, and for a count that is none.
     pub fn hop(mut self) -> Result<Self, Error> {
         let hops = match self.attribute(HOPS).map(str::parse::<u32>) {
             None => 0,
@@ -110,7 +110,7 @@ impl CloudEvent {
                 "the event came through {hops} runs, one after the other, which looks like a loop: let no function emit what \
                  fires it"
             );
-            return Err(Error::new(Kind::Limit, Code::Event, why));
+            return Err(refuse(why));
         }
         self.attributes.insert(HOPS.to_owned(), (hops + 1).to_string());
         Ok(self)

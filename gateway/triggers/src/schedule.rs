@@ -12,7 +12,7 @@ use crate::Cron;
 /// The times of a trigger.
 #[derive(Clone, Debug)]
 enum Times {
-    Cron(Cron),
+    Cron(Box<Cron>),
     /// Every so many milliseconds, counted from a time.
     Every(u64, u64),
 }
@@ -46,7 +46,7 @@ impl Schedule {
     pub fn of(definition: &Trigger, since_ms: u64) -> Result<Option<Self>, Error> {
         let times = match (definition.kind, &definition.schedule, definition.every) {
             (Source::Cron, Some(schedule), _) => {
-                Times::Cron(Cron::new(schedule, definition.timezone.as_deref())?)
+                Times::Cron(Box::new(Cron::new(schedule, definition.timezone.as_deref())?))
             }
             (Source::Interval, _, Some(every)) => Times::Every(every.max(1), since_ms),
             _ => return Ok(None),
