@@ -163,6 +163,7 @@ impl Changes<'_> {
         // A key that can be no attribute of an event fires nothing.
         let events: Vec<_> = self.taken.drain(..).filter_map(|change| change.event().ok()).collect();
         loop {
+            self.still_wanted()?;
             match take_for(self.shared, &[self.trigger], events.clone()).await {
                 Err(error) if error.kind == Kind::Overloaded && error.code != Code::Draining => {
                     tokio::time::sleep(PAUSE).await;
@@ -170,6 +171,19 @@ impl Changes<'_> {
                 taken => return taken.map(drop),
             }
         }
+    }
+
+    /// A long listing may outlive its trigger.
+    fn still_wanted(&self) -> Result<(), Error> {
+        let (catalog, record) = (self.shared.registry.catalog(), &self.trigger.record);
+        let now = catalog.trigger(&record.name)?;
+        if now.definition().paused || now.record.created_at_ms != record.created_at_ms {
+            return Err(Error::not_found(
+                Code::Trigger,
+                format!("trigger `{}` is paused or another one", record.name),
+            ));
+        }
+        Ok(())
     }
 }
 
