@@ -23,6 +23,8 @@ pub fn fix(code: Code) -> &'static str {
         Code::RequestTimeout => "send the request faster, or in smaller parts",
         Code::Request | Code::Call => "correct the request; `fanfold help COMMAND` shows how",
         Code::Certificate => "look at the file it names; docs/tls.md shows how to make certificates",
+        Code::Trigger => "`fanfold trigger ls` lists triggers; docs/triggers.md lists their keys",
+        Code::Event => "docs/triggers.md shows what events look like",
         Code::Token => "put the gateway's token into FANFOLD_TOKEN",
         Code::Egress => "add the origin to egress.allow in fanfold.toml",
         Code::Function => "`fanfold ls` lists what is deployed",

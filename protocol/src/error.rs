@@ -66,6 +66,8 @@ pub enum Code {
     RequestTimeout,
     Call,
     Certificate,
+    Trigger,
+    Event,
     // unauthorized
     Token,
     Egress,
