@@ -174,6 +174,10 @@ pub(crate) async fn object_changed(
     object: &ObjectView,
     change: Change,
 ) -> Result<(), Error> {
+    let catalog = shared.registry.catalog();
+    if catalog.triggers().is_empty() {
+        return Ok(());
+    }
     let told = ObjectChange {
         bucket: None,
         key: object.key.clone(),
@@ -184,10 +188,6 @@ pub(crate) async fn object_changed(
         sequencer: None,
         at_ms: clock::now_ms(),
     };
-    let catalog = shared.registry.catalog();
-    if catalog.triggers().is_empty() {
-        return Ok(());
-    }
     // A key that can be no attribute of an event fires nothing.
     let Ok(event) = told.event() else { return Ok(()) };
     let fits = |trigger: &Trigger| filter::verdict(trigger.definition(), &event, Some(&told)).is_ok();
