@@ -66,6 +66,8 @@ pub enum Code {
     RequestTimeout,
     Call,
     Certificate,
+    Gpu,
+    Shader,
     // unauthorized
     Token,
     Egress,
@@ -85,6 +87,7 @@ pub enum Code {
     AlreadyFinished,
     NotFinished,
     Precondition,
+    GpuAdapter,
     // overloaded
     QueueFull,
     Memory,
@@ -103,8 +106,11 @@ pub enum Code {
     OutputTooLarge,
     Compile,
     Deadline,
+    GpuMemory,
+    GpuTime,
     // lost
     ExecutorLost,
+    GpuLost,
     PartitionLost,
     Corrupt,
     // platform
