@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fanfold_gpu::{Gpu, Settings};
 use fanfold_peer::Security;
 use fanfold_protocol::{
     Digest, Error,
@@ -68,6 +69,7 @@ impl Executor {
             cache,
             store: store.clone(),
             reads: TaskTracker::new(),
+            gpu: gpu(&config),
         });
         let shared = Arc::new(Shared { config, engine, store, loader, tasks });
         let direct = Arc::new(Direct::new(shared.clone()));
@@ -83,7 +85,7 @@ impl Executor {
             executor: config.executor,
             cpu_millis: config.slots.saturating_mul(1000),
             memory: config.memory,
-            gpu: 0,
+            gpu: config.gpus,
             custom: config.custom.clone(),
         }
     }
@@ -129,8 +131,21 @@ impl Executor {
         self.worker.stop().await;
         self.scheduled.stop().await;
         self.direct.stop().await;
+        if let Some(gpu) = &self.shared.tasks.gpu {
+            gpu.stop().await;
+        }
         self.cache().close().await;
     }
+}
+
+/// What computes for functions that want a gpu. Nothing is started, and no adapter looked for, before the first of them calls.
+fn gpu(config: &Config) -> Option<Gpu> {
+    let settings = || Settings {
+        memory: config.gpu_memory,
+        submission: config.gpu_submission,
+        ..Settings::new(config.gpu_worker.clone(), config.gpus as usize)
+    };
+    (config.gpus > 0).then(|| Gpu::new(settings()))
 }
 
 /// A loaded component keeps a file descriptor for its memory image, and many systems start a process with only 1024.

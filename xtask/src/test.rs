@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Functions that have tests of their own, which run natively on the SDK's host in the process.
-const FUNCTIONS_TESTED: [&str; 11] = [
+const FUNCTIONS_TESTED: [&str; 12] = [
     "wordcount",
     "thumbnail",
     "conformance",
@@ -22,6 +22,7 @@ const FUNCTIONS_TESTED: [&str; 11] = [
     "sgd",
     "kernels",
     "pipeline-memory",
+    "matmul",
 ];
 
 /// Runs every test, or those whose name contains the first argument.
