@@ -67,9 +67,10 @@ def keep_freed_memory():
     os.environ["MALLOC_TRIM_THRESHOLD_"] = str(1 << 40)
 
 
-def run(peer, act):
+def run(peer, act, output=None):
     """Runs `act` and measures what it takes. Processes that it uses run before it begins: to start them is not
-    measured. Returns that, to be reported when the result is validated, and the result."""
+    measured. Where it writes files to the folder `output`, `synced_seconds` is the time until they are on the disk too.
+    Returns that, to be reported when the result is validated, and the result."""
     tree = _tree()
     peak = _Peak(tree)
     peak.start()
@@ -79,7 +80,20 @@ def run(peer, act):
     cpu_seconds = _cpu_seconds(tree) - cpu
     peak.done.set()
     peak.join()
-    return {"peer": peer, "seconds": seconds, "cpu_seconds": cpu_seconds, "peak_bytes": peak.bytes}, result
+    measured = {"peer": peer, "seconds": seconds, "cpu_seconds": cpu_seconds, "peak_bytes": peak.bytes}
+    if output is not None:
+        begin = time.perf_counter()
+        _sync(output)
+        measured["synced_seconds"] = seconds + time.perf_counter() - begin
+    return measured, result
+
+
+def _sync(folder):
+    for path in Path(folder).rglob("*"):
+        if path.is_file():
+            file = os.open(path, os.O_RDONLY)
+            os.fsync(file)
+            os.close(file)
 
 
 def report(measured):

@@ -20,7 +20,7 @@ def sort(database, input, output):
 def main():
     input, output = map(Path, sys.argv[1:3])
     database = duckdb.connect(config={"threads": records.cores()})
-    measured, _ = measure.run("duckdb", lambda: sort(database, input, output))
+    measured, _ = measure.run("duckdb", lambda: sort(database, input, output), output)
     validation.validate(input, output)
     measure.report(measured)
 

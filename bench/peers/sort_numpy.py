@@ -60,7 +60,7 @@ def main():
     measure.keep_freed_memory()
     with multiprocessing.get_context("spawn").Pool(records.cores()) as pool:
         pool.map(abs, range(8 * records.cores()), chunksize=1)
-        measured, _ = measure.run("numpy", lambda: sort(pool, input, output, between))
+        measured, _ = measure.run("numpy", lambda: sort(pool, input, output, between), output)
     between.rmdir()
     validation.validate(input, output)
     measure.report(measured)

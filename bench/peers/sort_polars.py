@@ -22,7 +22,7 @@ def sort(input, output):
 
 def main():
     input, output = map(Path, sys.argv[1:3])
-    measured, _ = measure.run("polars", lambda: sort(input, output))
+    measured, _ = measure.run("polars", lambda: sort(input, output), output)
     validation.validate(input, output)
     measure.report(measured)
 

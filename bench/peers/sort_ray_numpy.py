@@ -104,7 +104,7 @@ def main():
     ray.init(num_cpus=records.cores(), object_store_memory=store_bytes, include_dashboard=False, log_to_driver=False,
              logging_level="error")
     warm_up(store_bytes)
-    measured, _ = measure.run(name, lambda: sort(input, output, shuffle))
+    measured, _ = measure.run(name, lambda: sort(input, output, shuffle), output)
     ray.shutdown()
     validation.validate(input, output)
     measure.report(measured)

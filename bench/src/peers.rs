@@ -1,9 +1,10 @@
 //! `peers`: our sort and groupby, embedded, in turn with what others would be used for the same: a shuffle written by hand for Ray
 //! and NumPy, NumPy over processes and files, DuckDB, Polars (programs in `bench/peers`, which validate what they made).
 //!
-//! All take the same files and write to the same disk, one after the other in each round, so that a ratio is of one run on one
-//! machine. Starting a server, Ray or a pool of processes is not measured. Memory: of ours the most that was resident, of
-//! peers what no file backs, of all their processes.
+//! All take the same files, which the page cache has, and write to the same disk, one after the other in each round, so that
+//! a ratio is of one run on one machine. Starting a server, Ray or a pool of processes is not measured. What ours makes is
+//! on the disk when it ends; theirs is in the page cache, so there are two ratios: to when they end, and to when what they
+//! made is on the disk too. Memory: of ours the most that was resident, of peers what no file backs, of all their processes.
 
 use std::{
     collections::BTreeMap,
@@ -39,6 +40,7 @@ async fn sorts(plan: &sort::Plan) -> Result<()> {
     let objects = dir.path().join("objects");
     let mut bench = sort::Bench::start(dir.path(), plan).await?;
     let input = folder(&objects, "in")?;
+    bring_to_page_cache(&input)?;
     let mut ratios = Ratios::default();
     for round in 0..plan.rounds {
         let ours = bench.round(plan, round, json!({})).await?;
@@ -73,27 +75,33 @@ async fn groupbys(rounds: usize) -> Result<()> {
     Ok(())
 }
 
-/// Our time divided by theirs, by peer, of every round.
+/// Our time divided by theirs, by peer, of every round: to when they end, and to when their output is on the disk.
 #[derive(Default)]
-struct Ratios(BTreeMap<String, Vec<f64>>);
+struct Ratios(BTreeMap<String, Vec<(f64, f64)>>);
 
 impl Ratios {
     /// Prints what a peer took beside what we took in the same round.
     fn add(&mut self, bench: &str, round: usize, ours: &Value, mut theirs: Value) -> Result<()> {
-        let seconds = |of: &Value| of["seconds"].as_f64().context("no seconds were measured");
-        let ratio = seconds(ours)? / seconds(&theirs)?;
+        let seconds = |of: &Value, name: &str| of[name].as_f64();
+        let ours = seconds(ours, "seconds").context("no seconds were measured")?;
+        let ended = seconds(&theirs, "seconds").context("the peer measured no seconds")?;
+        let (to_end, to_disk) = (ours / ended, ours / seconds(&theirs, "synced_seconds").unwrap_or(ended));
         let peer = theirs["peer"].as_str().context("the peer does not say who it is")?.to_owned();
         theirs["round"] = round.into();
-        theirs["ours_by_theirs"] = ratio.into();
+        theirs["ours_by_theirs"] = to_end.into();
+        theirs["ours_by_theirs_synced"] = to_disk.into();
         report::line(bench, &peer, theirs);
-        self.0.entry(peer).or_default().push(ratio);
+        self.0.entry(peer).or_default().push((to_end, to_disk));
         Ok(())
     }
 
     /// Prints the medians.
     fn report(self, bench: &str) {
-        let medians = self.0.into_iter().map(|(peer, ratios)| (peer, report::median(ratios)));
-        let medians: BTreeMap<String, f64> = medians.collect();
+        let medians = self.0.into_iter().map(|(peer, ratios)| {
+            let (to_end, to_disk) = ratios.into_iter().unzip();
+            (peer, json!({ "ended": report::median(to_end), "synced": report::median(to_disk) }))
+        });
+        let medians: BTreeMap<String, Value> = medians.collect();
         report::line(bench, "ours by theirs, medians", json!(medians));
     }
 }
@@ -103,6 +111,18 @@ fn folder(objects: &Path, prefix: &str) -> Result<PathBuf> {
     let marked = objects.join(format!("{prefix}+"));
     ensure!(marked.is_dir(), "no objects in {}", marked.display());
     Ok(marked)
+}
+
+/// Reads all files of a folder, so that nobody reads them from the disk, whoever comes first.
+fn bring_to_page_cache(folder: &Path) -> Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        match path.is_dir() {
+            true => bring_to_page_cache(&path)?,
+            false => std::io::copy(&mut std::fs::File::open(&path)?, &mut std::io::sink()).map(drop)?,
+        }
+    }
+    Ok(())
 }
 
 /// One of the programs, to be run with the packages it needs.

@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use crate::{bound::Bound, cluster::Platform, job, report, rest::Rest, server::component};
 
 /// Of all executors together, for partitions; the rest of it is for functions.
-const CACHE_BYTES: u64 = 384 << 20;
+const CACHE_BYTES: u64 = 320 << 20;
 const MEMORY_BYTES: u64 = 1 << 30;
 /// For functions, of each executor, where partitions have more: room for a task beside the driver, which waits.
-const FUNCTIONS_BYTES: u64 = 288 << 20;
+const FUNCTIONS_BYTES: u64 = 512 << 20;
 
 /// What to measure.
 #[derive(Clone)]
@@ -33,6 +33,8 @@ pub struct Plan {
     reducers: Option<u64>,
     /// For partitions, of all executors together.
     pub cache_bytes: u64,
+    /// For partitions and functions, of all executors together, if it is said.
+    memory_bytes: Option<u64>,
     /// Where partitions are that do not fit there.
     pub spill: Spill,
     /// An executor is killed when half of the tasks are done.
@@ -52,6 +54,7 @@ impl Plan {
             objects: None,
             reducers: None,
             cache_bytes: CACHE_BYTES,
+            memory_bytes: None,
             spill: Spill::Disk,
             kill: false,
             plots: None,
@@ -71,6 +74,7 @@ impl Plan {
                 "--objects" => plan.objects = Some(value.parse()?),
                 "--reducers" => plan.reducers = Some(value.parse()?),
                 "--cache" => plan.cache_bytes = parse_size(value)?,
+                "--memory" => plan.memory_bytes = Some(parse_size(value)?),
                 "--plots" => plan.plots = Some(value.into()),
                 _ => bail!("unknown: {flag}"),
             }
@@ -91,7 +95,8 @@ fn parse_size(text: &str) -> Result<u64> {
 }
 
 /// Runs `sort`. Arguments: `--size 1GB|4GB|10GB`, `--strategy NAME`, `--executors N` (a cluster), `--rounds N`, `--objects N`,
-/// `--reducers N`, `--cache SIZE` (for partitions, of all executors together), `--kill` (one executor, at half of the tasks).
+/// `--reducers N`, `--cache SIZE` (for partitions, of all executors together), `--memory SIZE` (for functions too), `--kill` (one
+/// executor, at half of the tasks).
 pub async fn run(args: &[String]) -> Result<()> {
     let plan = Plan::parse(args)?;
     let dir = tempfile::tempdir()?;
@@ -105,10 +110,11 @@ pub async fn run(args: &[String]) -> Result<()> {
 
 fn platform(dir: &Path, plan: &Plan) -> Result<Platform> {
     let share = plan.executors.unwrap_or(1) as u64;
-    let memory = match plan.cache_bytes {
+    let memory = match (plan.memory_bytes, plan.cache_bytes) {
+        (Some(memory), _) => memory,
         // A gibibyte has to do for all executors together.
-        ..=CACHE_BYTES => MEMORY_BYTES,
-        cache => cache + share * FUNCTIONS_BYTES,
+        (None, ..=CACHE_BYTES) => MEMORY_BYTES,
+        (None, cache) => cache + share * FUNCTIONS_BYTES,
     } / share;
     let (memory, cache) = (memory.to_string(), (plan.cache_bytes / share).to_string());
     let mut args = vec!["--memory", &memory, "--cache-memory", &cache];

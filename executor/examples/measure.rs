@@ -61,7 +61,7 @@ fn child() -> Result<PathBuf> {
 
 /// Loads compiled code again and again, each time by a loader that knows nothing.
 async fn load(config: &Config, store: &Store, component: Digest) -> Result<()> {
-    let engine = Arc::new(Engine::start()?);
+    let engine = Arc::new(Engine::start(1 << 30)?);
     let mut all = Vec::new();
     for _ in 0..200 {
         let loader = Loader::new(config, engine.clone(), store.clone()).await?;

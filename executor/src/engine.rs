@@ -24,12 +24,15 @@ const INSTANCES_MAX: u32 = 1100;
 const MEMORIES_MAX: u32 = 2200;
 /// Core instances: a component made from a core module has four (module, adapter, and two shims between them).
 const CORE_INSTANCES_MAX: u32 = 8 * INSTANCES_MAX;
-/// Bytes of a memory or table that stay resident in a pool slot after its instance is gone. Kept within one tenant:
-/// all functions of a process belong to the same one, and slots are zeroed or mapped anew in any case.
-const MEMORY_RESIDENT: usize = 64 << 20;
+/// Bytes of a memory that stay resident in a pool slot after its instance is gone, at most. A function that uses tens of
+/// mebibytes would otherwise fault them in at every call, which costs as much as a batch task's own work. Kept within one
+/// tenant: all functions of a process belong to the same one, and slots are zeroed or mapped anew in any case.
+const MEMORY_RESIDENT_MAX: usize = 64 << 20;
+const MEMORY_RESIDENT_MIN: usize = 1 << 20;
 const TABLE_RESIDENT: usize = 64 << 10;
-/// Pool slots kept warm for components that are not running: bounds what idle functions keep resident.
-const WARM_SLOTS_MAX: u32 = 256;
+/// Pool slots kept warm for components that are not running, at most and at least.
+const WARM_SLOTS_MAX: usize = 256;
+const WARM_SLOTS_MIN: usize = 8;
 /// Elements of one table: interpreters compiled to WebAssembly have tens of thousands of functions in theirs.
 const TABLE_ELEMENTS_MAX: usize = 1 << 16;
 /// Host memory of one instance's bookkeeping: about 32 bytes per function that can be referred to.
@@ -64,16 +67,18 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Makes the engine with its pool and starts the clock. Where the address space is limited, the pool is smaller.
+    /// Makes the engine with its pool and starts the clock. Where the address space is limited, the pool is smaller. `memory`
+    /// is what instances may have, in bytes: idle slots keep about as much again, at most.
     ///
     /// # Errors
     /// [`fanfold_protocol::Kind::Platform`] where the machine cannot run it at all.
-    pub fn start() -> Result<Self, Error> {
-        let wasm = pooled(1).or_else(|error| {
+    pub fn start(memory: u64) -> Result<Self, Error> {
+        let idle = Idle::within(usize::try_from(memory).unwrap_or(usize::MAX));
+        let wasm = pooled(1, idle).or_else(|error| {
             tracing::warn!(
                 "a pool of {INSTANCES_MAX} instances does not fit here ({error:#}): using an eighth"
             );
-            pooled(8)
+            pooled(8, idle)
         });
         let wasm =
             wasm.map_err(|e| Error::internal(format!("the WebAssembly engine does not start: {e:#}")))?;
@@ -104,7 +109,24 @@ impl Engine {
     }
 }
 
-fn pooled(fraction: u32) -> wasmtime::Result<wasmtime::Engine> {
+/// What pool slots keep while nothing runs in them.
+#[derive(Clone, Copy, Debug)]
+struct Idle {
+    slots: u32,
+    /// Bytes of each slot.
+    memory: usize,
+}
+
+impl Idle {
+    /// No more than `memory` bytes together, where that is enough for a few slots.
+    fn within(memory: usize) -> Self {
+        let each = (memory / WARM_SLOTS_MIN).clamp(MEMORY_RESIDENT_MIN, MEMORY_RESIDENT_MAX);
+        let slots = (memory / each).clamp(WARM_SLOTS_MIN, WARM_SLOTS_MAX);
+        Self { slots: slots as u32, memory: each }
+    }
+}
+
+fn pooled(fraction: u32, idle: Idle) -> wasmtime::Result<wasmtime::Engine> {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(INSTANCES_MAX / fraction)
         .total_stacks(INSTANCES_MAX / fraction)
@@ -119,8 +141,8 @@ fn pooled(fraction: u32) -> wasmtime::Result<wasmtime::Engine> {
         .max_component_instance_size(INSTANCE_BYTES_MAX)
         .max_memories_per_module(4)
         .max_memory_size(1 << 32)
-        .max_unused_warm_slots(WARM_SLOTS_MAX)
-        .linear_memory_keep_resident(MEMORY_RESIDENT)
+        .max_unused_warm_slots(idle.slots)
+        .linear_memory_keep_resident(idle.memory)
         .table_keep_resident(TABLE_RESIDENT)
         .pagemap_scan(Enabled::Auto);
     let mut config = config();

@@ -61,7 +61,7 @@ impl Executor {
     /// no place for files.
     pub async fn start(config: Config, store: Store) -> Result<Self, Error> {
         raise_files();
-        let engine = Arc::new(Engine::start()?);
+        let engine = Arc::new(Engine::start(config.memory)?);
         let loader = Loader::new(&config, engine.clone(), store.clone()).await?;
         let cache = Cache::from_config(&config, store.clone())?;
         let tasks = Arc::new(task::Environment {

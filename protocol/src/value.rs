@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::{ExecutorId, PartitionId};
+use crate::{ExecutorId, PartitionId, limit};
 
 /// Bytes, and the partitions that are named inside them. The list is what keeps those partitions alive; the
 /// platform never looks into the bytes.
@@ -48,6 +48,14 @@ impl Value {
         match self {
             Self::Partition(partition) | Self::Blocks { partition, .. } => Some(*partition),
             Self::Inline(_) | Self::Object(_) => None,
+        }
+    }
+
+    /// Bytes of the longest partition behind this value that is brought into memory as a whole where it is from elsewhere.
+    pub fn whole_max(&self) -> u64 {
+        match self {
+            Self::Blocks { .. } => limit::LOAD_FOR_BLOCKS_BYTES_MAX,
+            Self::Partition(_) | Self::Inline(_) | Self::Object(_) => limit::LOAD_WHOLE_BYTES_MAX,
         }
     }
 

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use fanfold_protocol::{
     call::Placement,
     message::ToExecutor,
-    value::{Output, Stored},
+    value::{Output, Stored, Value},
 };
 
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
     placement::needed_args,
     ready::Shape,
     slab::{ClassIx, ExecutorIx, JobIx, TaskIx},
-    task::{Phase, Task},
+    task::{Part, Phase, Task},
 };
 
 /// Tasks at the front of a queue that are looked at: it is done whenever a class is found to fit nowhere.
@@ -52,19 +52,26 @@ impl Scheduler {
         if self.pool.executors.iter().any(|(_, executor)| executor.meant.contains(&(ix, id))) {
             return;
         }
-        let inputs = self.stored_inputs(ix);
+        let inputs = self.stored_inputs(ix, |_, _| true);
         let Some(executor) = self.nearest(class, &inputs) else { return };
         let here = Some(self.pool.executors[executor].id);
-        let missing: Vec<Stored> = inputs.into_iter().filter(|stored| stored.at != here).collect();
+        // Of what is long, the executor reads what it needs when the task does.
+        let fetched =
+            |value: &Value, stored: &Stored| stored.at != here && stored.meta.bytes <= value.whole_max();
+        let missing = self.stored_inputs(ix, fetched);
         if let (Some(here), false) = (here, missing.is_empty()) {
             self.pool.executors[executor].meant.push_back((ix, id));
             self.send(here, ToExecutor::Prefetch(missing));
         }
     }
 
-    fn stored_inputs(&self, task: TaskIx) -> Vec<Stored> {
-        let stored = |(_, part)| match self.resolve(part) {
-            Resolved::Ready(_, Output::Stored(stored)) => Some(stored.clone()),
+    /// Stored partitions among the arguments that are wanted.
+    fn stored_inputs(&self, task: TaskIx, wanted: impl Fn(&Value, &Stored) -> bool) -> Vec<Stored> {
+        let values = self.tasks[task].spec.as_ref().map_or(&[][..], |spec| &*spec.args);
+        let stored = |(n, part): (usize, Part)| match (values.get(n), self.resolve(part)) {
+            (Some(value), Resolved::Ready(_, Output::Stored(stored))) if wanted(value, stored) => {
+                Some(stored.clone())
+            }
             _ => None,
         };
         needed_args(&self.tasks[task]).filter_map(stored).collect()

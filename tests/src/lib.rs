@@ -3,6 +3,7 @@
 pub mod certificates;
 pub mod cluster;
 pub mod history;
+pub mod jobs;
 pub mod platform;
 pub mod proxy;
 pub mod redis;

@@ -5,34 +5,10 @@ use std::time::Duration;
 
 use fanfold_tests::{
     cluster::{Cluster, PATIENCE, joined, until},
+    jobs::{begin, deploy, finish, finished_tasks, run},
     platform::Platform,
 };
 use serde_json::{Value, json};
-
-/// Runs a job to its end; its report.
-async fn run(gateway: &Platform, function: &str, input: Value) -> Value {
-    let job = begin(gateway, function, &input).await;
-    finish(gateway, &job).await
-}
-
-async fn begin(gateway: &Platform, function: &str, input: &Value) -> String {
-    let body = json!({ "function": function, "input": input }).to_string();
-    let json = [("content-type", "application/json")];
-    let answer = gateway.send("POST", "/v1/jobs", &json, body).await.expect(202).json();
-    answer["id"].as_str().expect("an id").to_owned()
-}
-
-async fn finish(gateway: &Platform, job: &str) -> Value {
-    let view = gateway.ended(job).await;
-    assert_eq!(view["state"], "succeeded", "{view:#}");
-    gateway.get(&format!("/v1/invocations/{job}/output")).await.expect(200).json()
-}
-
-async fn deploy(gateway: &Platform, functions: &[&str]) {
-    for function in functions {
-        gateway.deploy(function).await.expect(201);
-    }
-}
 
 /// Checks a sorted output against what was generated.
 async fn validate(gateway: &Platform, output: &str, made: &Value) -> Value {
@@ -97,11 +73,7 @@ async fn executors_may_die_and_the_store_may_fail_during_a_sort() {
             "input": "in/", "output": output, "strategy": strategy, "reducers": 8, "split_bytes": 500_000, "slots": 4,
         });
         let job = begin(&gateway, "sort", &sort).await;
-        let half = async || {
-            let view = gateway.get(&format!("/v1/jobs/{job}")).await.expect(200).json();
-            assert!(view["state"] != "succeeded", "too short a job: {view:#}");
-            view["progress"]["finished"].as_u64().is_some_and(|finished| finished >= 40)
-        };
+        let half = async || finished_tasks(&gateway, &job).await >= 40;
         assert!(until(PATIENCE, half).await, "it does not begin");
         executors.remove(0).kill();
         let report = finish(&gateway, &job).await;

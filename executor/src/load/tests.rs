@@ -61,7 +61,7 @@ async fn a_function_that_an_interface_lacks_is_named() {
 /// What admission offers is what the linker has.
 #[tokio::test]
 async fn every_offered_interface_is_linked() {
-    let engine = Engine::start().unwrap();
+    let engine = Engine::start(1 << 30).unwrap();
     let linker = linker(&engine).unwrap();
     for (package, version, interfaces) in crate::admit::OFFER {
         for interface in interfaces {
@@ -74,7 +74,7 @@ async fn every_offered_interface_is_linked() {
 }
 
 async fn loader(store: &Store) -> Loader {
-    let engine = Arc::new(Engine::start().unwrap());
+    let engine = Arc::new(Engine::start(1 << 30).unwrap());
     Loader::new(&Config::default(), engine, store.clone()).await.unwrap()
 }
 

@@ -302,10 +302,10 @@ impl Drop for Inner {
     }
 }
 
-/// Partitions among the arguments.
+/// Partitions among the arguments that are brought into memory as a whole where they are from elsewhere.
 fn inputs(assignment: &Assignment) -> impl Iterator<Item = &Stored> {
     assignment.args.iter().filter_map(|arg| match &arg.output {
-        Some(Output::Stored(stored)) => Some(stored),
+        Some(Output::Stored(stored)) => (stored.meta.bytes <= arg.value.whole_max()).then_some(stored),
         _ => None,
     })
 }

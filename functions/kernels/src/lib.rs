@@ -219,8 +219,9 @@ fn merged(runs: &[Vec<u8>], drain: &mut Drain) -> Result<u64> {
 fn dealt(chunks: &[Vec<u8>], ranges: &Ranges) -> Result<u64> {
     let bytes = chunks.iter().map(Vec::len).sum();
     let mut dealt = Dealt::new(ranges.columns(), bytes);
-    for record in chunks.iter().flat_map(|chunk| record::records(chunk)) {
-        dealt.push(ranges.column(key(record), || payload_hash(record)), record);
+    for chunk in chunks {
+        let column = |record: &Record| ranges.column(key(record), || payload_hash(record));
+        dealt.extend(record::records(chunk), column);
     }
     let mut sum = 0u64;
     dealt.each(|column, page| {

@@ -40,9 +40,7 @@ impl Exchange for Deal {
         let bytes: u64 = split.iter().filter_map(|range| range.length).sum();
         let mut dealt = Dealt::new(ranges.columns(), bytes as usize);
         read::chunks(split, out, |chunk| {
-            for record in records(&chunk) {
-                dealt.push(ranges.column(key(record), || payload_hash(record)), record);
-            }
+            dealt.extend(records(&chunk), |record| ranges.column(key(record), || payload_hash(record)));
         })?;
         out.took(bytes / RECORD_BYTES as u64);
         let mut written = 0;

@@ -83,6 +83,31 @@ fn inputs_of_what_comes_next_are_fetched_before_there_is_room() {
 }
 
 #[test]
+fn what_is_not_brought_into_memory_as_a_whole_is_not_fetched_before() {
+    check(
+        "
+        join e1 cpu=1
+        join e2 cpu=1
+        job a cpu=0
+        > run a#1 on e1 mem=100
+        call a/0 on=e1
+        > run a/0#1 on e1 mem=100
+        call a/1 on=e2
+        > run a/1#1 on e2 mem=100
+        done a/0 @9000000
+        done a/1 @8388609
+        call a/2 on=e1
+        > run a/2#1 on e1 mem=100
+        call a/3 on=e2
+        > run a/3#1 on e2 mem=100
+        call a/4 a/0.0 a/1.0
+        done a/2 'x'
+        > run a/4#1 on e1 mem=100
+        ",
+    );
+}
+
+#[test]
 fn a_generator_runs_ahead_only_so_far_and_leaves_its_slot_to_its_consumer() {
     check(
         "

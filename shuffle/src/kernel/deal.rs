@@ -10,6 +10,8 @@ use super::record::{RECORD_BYTES, Record, copy};
 /// Records of a page: so many that the unused rests of the last pages are small, and so few that a page is.
 const PAGE_RECORDS: usize = 40;
 const PAGE_BYTES: usize = PAGE_RECORDS * RECORD_BYTES;
+/// Records that are dealt in one turn of a loop: between turns compilers keep little in registers.
+const TURN: usize = 8;
 /// No page.
 const NONE: u32 = u32::MAX;
 
@@ -39,24 +41,34 @@ impl Dealt {
         Self { columns: vec![empty; columns as usize], pages, next: Vec::new() }
     }
 
-    /// Appends a record to a column.
+    /// Appends records, each to the column that `column` says.
     ///
     /// # Panics
     /// If there is no such column.
-    #[inline]
-    pub fn push(&mut self, column: u32, record: &Record) {
+    pub fn extend(&mut self, records: &[Record], column: impl Fn(&Record) -> u32) {
+        let (turns, rest) = records.as_chunks();
+        for turn in turns {
+            let columns = columns_of(turn, &column);
+            self.push_turn(&columns, turn);
+        }
+        for record in rest {
+            self.push(column(record), record);
+        }
+    }
+
+    /// A function of its own, because compilers for WebAssembly run out of registers in large ones.
+    #[inline(never)]
+    fn push_turn(&mut self, columns: &[u32; TURN], records: &[Record; TURN]) {
+        for (column, record) in columns.iter().zip(records) {
+            self.push(*column, record);
+        }
+    }
+
+    #[inline(always)]
+    fn push(&mut self, column: u32, record: &Record) {
         let chain = &mut self.columns[column as usize];
         if chain.at == chain.end {
-            let page = self.next.len() as u32;
-            self.next.push(NONE);
-            match chain.last {
-                NONE => chain.first = page,
-                last => self.next[last as usize] = page,
-            }
-            chain.last = page;
-            chain.at = self.pages.len();
-            self.pages.resize(chain.at + PAGE_BYTES, 0);
-            chain.end = self.pages.len();
+            chain.begin_page(&mut self.pages, &mut self.next);
         }
         if let Some(place) = self.pages[chain.at..].first_chunk_mut() {
             copy(place, record);
@@ -82,6 +94,28 @@ impl Dealt {
     }
 }
 
+impl Chain {
+    #[cold]
+    #[inline(never)]
+    fn begin_page(&mut self, pages: &mut Vec<u8>, next: &mut Vec<u32>) {
+        let page = next.len() as u32;
+        next.push(NONE);
+        match self.last {
+            NONE => self.first = page,
+            last => next[last as usize] = page,
+        }
+        self.last = page;
+        self.at = pages.len();
+        pages.resize(self.at + PAGE_BYTES, 0);
+        self.end = pages.len();
+    }
+}
+
+#[inline(never)]
+fn columns_of(records: &[Record; TURN], column: &impl Fn(&Record) -> u32) -> [u32; TURN] {
+    records.each_ref().map(column)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,14 +127,17 @@ mod tests {
     #[test]
     fn every_record_is_in_its_column_in_the_order_it_came() {
         let bytes = make(Shape::Random, 5_000, 3);
-        // Column 2 stays empty, and one column has whole pages only.
-        let column = |n: usize| if n < 2 * PAGE_RECORDS { 4 } else { [0, 1, 3][n % 3] };
-        let mut dealt = Dealt::new(5, 100);
+        let records = records(&bytes);
+        // One column has whole pages only, and column 2 stays empty.
+        let (first, others) = records.split_at(2 * PAGE_RECORDS);
+        let column = |record: &Record| [0, 1, 3][usize::from(record[9]) % 3];
         let mut expected = vec![Vec::<u8>::new(); 5];
-        for (n, record) in records(&bytes).iter().enumerate() {
-            dealt.push(column(n), record);
-            expected[column(n) as usize].extend(record);
-        }
+        first.iter().for_each(|record| expected[4].extend(record));
+        others.iter().for_each(|record| expected[column(record) as usize].extend(record));
+        let mut dealt = Dealt::new(5, 100);
+        dealt.extend(first, |_| 4);
+        // In pieces that are no whole numbers of turns.
+        others.chunks(1_001).for_each(|piece| dealt.extend(piece, column));
         let mut found = vec![Vec::<u8>::new(); 5];
         dealt
             .each(|column, bytes| {

@@ -2,9 +2,9 @@
 //!
 //! An object of many mebibytes is mostly written once and read once, in order: the page cache would only push out what is
 //! read often, and copying into pages that have to be found first costs more processor time than sorting the data does
-//! (`docs/adr/0005`). So such bytes go between the disk and our own memory. Memory, offsets and lengths are multiples of
-//! [`ALIGN`]; what is not, at the end of a file, goes through the page cache. A file system that does not know how
-//! (`tmpfs` of some kernels) is used as usual.
+//! (`docs/adr/0005`). So such bytes go between the disk and our own memory, but for those that the page cache has. Memory,
+//! offsets and lengths are multiples of [`ALIGN`]; what is not, at the end of a file, goes through the page cache. A file
+//! system that does not know how (`tmpfs` of some kernels) is used as usual.
 //!
 //! Every function here blocks.
 
@@ -22,8 +22,11 @@ use rustix::{
     io::{Errno, pwritev},
 };
 
-/// What every disk that we know of can address: a page.
-const ALIGN: usize = 4 << 10;
+use super::{
+    aligned::{ALIGN, Aligned},
+    cached::is_cached,
+};
+
 /// An object of so many bytes is large: it is written in parts.
 pub(crate) const LARGE_BYTES: u64 = crate::upload::PART_BYTES as u64;
 /// Bytes that are gathered where they do not come in aligned memory. A file that is not longer goes through the page
@@ -93,8 +96,8 @@ impl FileWriter {
     fn gather(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let wanted =
             if self.length + bytes.len() > GATHER_BYTES_FIRST { GATHER_BYTES } else { GATHER_BYTES_FIRST };
-        if self.gathered.length < wanted {
-            let mut larger = Aligned::new(wanted);
+        if self.gathered.length() < wanted {
+            let mut larger = Aligned::new(wanted)?;
             larger.bytes_mut()[..self.length].copy_from_slice(&self.gathered.bytes()[..self.length]);
             self.gathered = larger;
         }
@@ -159,30 +162,32 @@ impl FileWriter {
     }
 }
 
-/// The bytes of `range` of a large file, fewer where it ends before, past the page cache where the range is long and that
-/// can be. `file` must not be in use by another thread meanwhile: its flags change.
+/// The bytes of `range` of a large file, fewer where it ends before. Where the range is long, past the page cache, unless
+/// that has it already. `file` must not be in use by another thread meanwhile: its flags change.
 ///
 /// # Errors
 /// Of the file system; `OutOfMemory` where there is none for the range.
 pub fn read_large_at(file: &File, range: Range<u64>) -> io::Result<Bytes> {
     let long = range.end.saturating_sub(range.start) >= READ_BYTES_MIN;
     // An earlier read may have left it passing by.
-    if pass_by(file, long).is_err() || !long {
+    let passed = pass_by(file, long && !is_cached(file, &range));
+    if !long {
         return super::read::read_at(file, range);
     }
-    match read_direct(file, &range) {
+    match passed.and_then(|()| read_pages(file, &range)) {
         Err(e) if is_refusal(&e) => {
             pass_by(file, false)?;
-            super::read::read_at(file, range)
+            read_pages(file, &range)
         }
         read => read,
     }
 }
 
-fn read_direct(file: &File, range: &Range<u64>) -> io::Result<Bytes> {
+/// Reads whole pages into memory that was used before.
+fn read_pages(file: &File, range: &Range<u64>) -> io::Result<Bytes> {
     let begin = range.start - range.start % ALIGN as u64;
     let wanted = usize::try_from(range.end - begin).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    let mut memory = Aligned::try_new(wanted.next_multiple_of(ALIGN))?;
+    let mut memory = Aligned::new(wanted.next_multiple_of(ALIGN))?;
     let mut length = 0;
     while length < wanted {
         // A read that ended within a page has reached the end of the file.
@@ -214,46 +219,6 @@ fn is_refusal(error: &io::Error) -> bool {
 /// Whether they are whole pages, from a page's border.
 fn is_aligned(bytes: &[u8]) -> bool {
     bytes.as_ptr().addr().is_multiple_of(ALIGN) && bytes.len().is_multiple_of(ALIGN)
-}
-
-/// Zeroed memory that begins on a page's border.
-#[derive(Default, Debug)]
-struct Aligned {
-    memory: Vec<u8>,
-    start: usize,
-    length: usize,
-}
-
-impl Aligned {
-    fn new(length: usize) -> Self {
-        Self::within(vec![0; length + ALIGN], length)
-    }
-
-    fn try_new(length: usize) -> io::Result<Self> {
-        let mut memory = Vec::new();
-        memory.try_reserve_exact(length + ALIGN).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        memory.resize(length + ALIGN, 0);
-        Ok(Self::within(memory, length))
-    }
-
-    fn within(memory: Vec<u8>, length: usize) -> Self {
-        let start = memory.as_ptr().addr().next_multiple_of(ALIGN) - memory.as_ptr().addr();
-        Self { memory, start, length }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.memory[self.start..][..self.length]
-    }
-
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.memory[self.start..][..self.length]
-    }
-}
-
-impl AsRef<[u8]> for Aligned {
-    fn as_ref(&self) -> &[u8] {
-        self.bytes()
-    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@
 //!
 //! Every function here blocks and is called through [`blocking`].
 
+mod aligned;
+mod cached;
 pub(crate) mod files;
 pub(crate) mod large;
 pub(crate) mod list;
