@@ -114,6 +114,11 @@ mod tests {
             "fanfold object rm a b",
             "fanfold part lineage 00000000000000000000000000000001.0",
             "fanfold dead-letters retry 01890a5d-ac96-774b-bcce-b302099a8057",
+            "fanfold trigger add photos --function thumbnail --prefix inbox/ --suffix .jpg --batch 100 --backfill",
+            "fanfold trigger add nightly --function wordcount --cron @daily --timezone Europe/Berlin",
+            "fanfold trigger add orders --function order --filter type=com.example.* --filter subject=a",
+            "fanfold trigger add any --file trigger.toml",
+            "fanfold trigger test photos --event event.json",
             "fanfold --url http://h:1 ls",
         ] {
             assert!(parse(line).is_ok(), "{line}: {}", parse(line).unwrap_err());
@@ -135,6 +140,8 @@ mod tests {
             ("fanfold top --interval 0", ErrorKind::ValueValidation),
             ("fanfold invoke echo --wait", ErrorKind::MissingRequiredArgument),
             ("fanfold new hello --template cobol", ErrorKind::InvalidValue),
+            ("fanfold trigger add photos --file a --prefix in/", ErrorKind::ArgumentConflict),
+            ("fanfold trigger add beat --every 5m --cron daily", ErrorKind::ArgumentConflict),
             ("fanfold depoly", ErrorKind::InvalidSubcommand),
         ] {
             assert_eq!(parse(line).map(|_| ()).unwrap_err().kind(), kind, "{line}");

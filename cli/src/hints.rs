@@ -28,6 +28,8 @@ pub fn fix(code: Code) -> &'static str {
         Code::GpuAdapter => {
             "set gpu.software = \"allow\" in fanfold.toml, or start an executor where there is a gpu"
         }
+        Code::Trigger => "`fanfold trigger ls` lists triggers; docs/triggers.md lists their keys",
+        Code::Event => "docs/triggers.md shows what events look like",
         Code::Token => "put the gateway's token into FANFOLD_TOKEN",
         Code::Egress => "add the origin to egress.allow in fanfold.toml",
         Code::Function => "`fanfold ls` lists what is deployed",

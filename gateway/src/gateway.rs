@@ -21,6 +21,7 @@ use crate::{
     routes,
     server::{Front, Server},
     shared::{Draining, Shared},
+    triggers,
 };
 
 /// A running gateway.
@@ -28,6 +29,8 @@ pub struct Gateway {
     server: Server,
     shared: Arc<Shared>,
     registry: Task,
+    /// Does what triggers are due.
+    runner: triggers::Runner,
     /// Where executors dial, if they may.
     listener: Option<Listener>,
     /// Looks after the jobs of other gateways, if there may be some.
@@ -79,13 +82,17 @@ impl Gateway {
             keys: Keys::default(),
             deploys: Semaphore::new(config.deploys_max),
             draining: Draining::new(),
+            triggers: triggers::Seen::default(),
             config,
         });
         let registry = Task::start(keeper);
         let router = routes::router(Arc::clone(&shared));
         let server = Server::start(Front { shared: Arc::clone(&shared), router }).await;
         match server {
-            Ok(server) => Ok(Self { server, shared, registry, listener: None, takeover: None }),
+            Ok(server) => {
+                let runner = triggers::Runner::start(Arc::clone(&shared));
+                Ok(Self { server, shared, registry, runner, listener: None, takeover: None })
+            }
             Err(error) => {
                 shared.home().clone().stop().await;
                 registry.end().await;
@@ -141,11 +148,12 @@ impl Gateway {
     /// deadline, then cancels them; ends the owners' and the registry's tasks. What was accepted goes on after the next
     /// start, or with another gateway.
     pub async fn shutdown(self) {
-        let Self { server, shared, registry, listener, takeover } = self;
+        let Self { server, shared, registry, runner, listener, takeover } = self;
         shared.draining.begin();
         if let Some(takeover) = takeover {
             takeover.stop().await;
         }
+        runner.stop().await;
         server.shutdown(shared.config.drain).await;
         futures::future::join_all(shared.owners.all().into_iter().map(|shard| shard.owner.stop())).await;
         // Not before: another gateway takes over what nobody announces, and these were still writing.
@@ -181,7 +189,11 @@ fn fold(records: Vec<Record>) -> (Vec<Record>, owner::State) {
     let mut functions = Vec::new();
     for record in records {
         match record {
-            Record::Deployed(_) | Record::AliasSet { .. } | Record::Removed { .. } => functions.push(record),
+            Record::Deployed(_)
+            | Record::AliasSet { .. }
+            | Record::Removed { .. }
+            | Record::TriggerSet(_)
+            | Record::TriggerRemoved { .. } => functions.push(record),
             other => state.fold(other),
         }
     }

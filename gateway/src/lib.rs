@@ -19,6 +19,7 @@ mod owners;
 mod routes;
 mod server;
 mod shared;
+mod triggers;
 
 mod auth;
 mod body;

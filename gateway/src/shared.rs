@@ -20,6 +20,7 @@ use crate::{
     owner::Owner,
     owners::Owners,
     registry::{Change, Registry},
+    triggers,
 };
 
 /// See the module's documentation.
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     /// Uploads of components at once.
     pub(crate) deploys: Semaphore,
     pub(crate) draining: Draining,
+    /// What was seen of triggers, for people.
+    pub(crate) triggers: triggers::Seen,
 }
 
 impl Shared {

@@ -68,6 +68,8 @@ pub enum Code {
     Certificate,
     Gpu,
     Shader,
+    Trigger,
+    Event,
     // unauthorized
     Token,
     Egress,

@@ -15,6 +15,7 @@ pub mod link;
 pub mod cluster;
 pub mod record;
 pub mod rest;
+pub mod trigger;
 pub mod custom;
 pub mod direct;
 pub mod remote;

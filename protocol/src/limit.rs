@@ -225,3 +225,32 @@ pub const RECENT_LOGS_CALLS_MAX: usize = 1024;
 pub const RECENT_LOGS_BYTES_MAX: usize = 16 << 20;
 /// The longest a status request waits for an invocation's end; a client asks again.
 pub const WAIT_MS_MAX: u64 = 60_000;
+
+// Triggers.
+
+/// Events of one batch: their keys are in one journal record.
+pub const BATCH_EVENTS_MAX: u32 = 10_000;
+/// Age of the oldest event of a batch that waits: more is a schedule's business.
+pub const BATCH_WINDOW_MS_MAX: u64 = 3_600_000;
+/// Bytes of one event that is held for its batch; a longer one is refused there, and has a run of its own elsewhere.
+pub const HELD_EVENT_BYTES_MAX: usize = INLINE_BYTES_MAX;
+/// Bytes of all events that are held: they are in memory and in every checkpoint.
+pub const HELD_BYTES_MAX: usize = 64 << 20;
+/// Events of one request: a notification of S3 has one, and a batch of CloudEvents must fit in a body anyway.
+pub const EVENTS_MAX: usize = 10_000;
+/// Runs within runs, as far as events tell: a chain that is longer is taken for a loop.
+pub const HOPS_MAX: u32 = 8;
+/// Scheduled times that are made up for after a time in which nobody could fire.
+pub const MISSED_RUNS_MAX: usize = 100;
+/// How late a scheduled run may be without counting as missed: longer than another gateway takes to take over.
+pub const MISSED_AFTER_MS: u64 = 60_000;
+/// Shortest interval: for less there are loops inside of functions.
+pub const INTERVAL_MS_MIN: u64 = 1_000;
+/// Time between two listings of a trigger that does not say.
+pub const LISTING_EVERY_MS: u64 = 3_600_000;
+/// Shortest time between two listings: each costs a request for a thousand objects.
+pub const LISTING_EVERY_MS_MIN: u64 = 1_000;
+/// Longest: what two listings find within the time that keys are remembered, runs once.
+pub const LISTING_EVERY_MS_MAX: u64 = RESULT_KEPT_MS / 2;
+/// Triggers in all: each event is compared with each of them.
+pub const TRIGGERS_MAX: usize = 1_000;

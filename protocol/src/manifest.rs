@@ -8,6 +8,7 @@ use crate::{
     Code, Error, FunctionName, Kind,
     custom::{Custom, custom_fault},
     limit,
+    trigger::{self, Trigger},
 };
 
 /// A parsed and checked manifest. Sizes are bytes, times milliseconds.
@@ -53,6 +54,9 @@ pub struct Manifest {
     /// What will do as a gpu, for its attempts that hold one. Where nothing is said it is no part of a version's digest.
     #[serde(default, skip_serializing_if = "Gpu::is_default")]
     pub gpu: Gpu,
+    /// What calls it: `[[trigger]]`.
+    #[serde(default, rename = "trigger", skip_serializing_if = "Vec::is_empty")]
+    pub triggers: Vec<Trigger>,
 }
 
 /// What one attempt occupies on its executor while it runs.
@@ -179,6 +183,7 @@ impl Manifest {
             secrets: Vec::new(),
             egress: Egress::default(),
             gpu: Gpu::default(),
+            triggers: Vec::new(),
         }
     }
 
@@ -190,9 +195,25 @@ impl Manifest {
         if text.len() > limit::MANIFEST_BYTES_MAX {
             return Err(refuse(format!("the manifest has over {} bytes", limit::MANIFEST_BYTES_MAX)));
         }
-        let manifest: Self = toml::from_str(text).map_err(|e| refuse(e.to_string().trim_end().to_owned()))?;
+        let mut manifest: Self =
+            toml::from_str(text).map_err(|e| refuse(e.to_string().trim_end().to_owned()))?;
+        manifest.complete_triggers()?;
         manifest.check()?;
         Ok(manifest)
+    }
+
+    /// Says in each trigger what it leaves to the manifest, and checks it.
+    fn complete_triggers(&mut self) -> Result<(), Error> {
+        let within = |error: Error| refuse(error.message);
+        let names = trigger::manifest_names(&self.name, &self.triggers).map_err(within)?;
+        for (trigger, name) in self.triggers.iter_mut().zip(names) {
+            trigger.name = Some(name);
+            if trigger.function.is_empty() {
+                trigger.function = self.name.to_string();
+            }
+            trigger.check().map_err(within)?;
+        }
+        Ok(())
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -267,7 +288,7 @@ enum Amount {
 
 macro_rules! amount {
     ($module:ident, $what:literal, $units:expr) => {
-        mod $module {
+        pub(crate) mod $module {
             use super::*;
 
             pub fn serialize<S: serde::Serializer>(value: &u64, to: S) -> Result<S::Ok, S::Error> {
@@ -307,18 +328,25 @@ amount!(
     ]
 );
 
-mod size_option {
-    use super::*;
+macro_rules! amount_option {
+    ($module:ident, $amount:ident) => {
+        pub(crate) mod $module {
+            use super::*;
 
-    #[allow(clippy::ref_option, reason = "serde's `with` asks for this signature")]
-    pub fn serialize<S: serde::Serializer>(value: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
-        value.serialize(to)
-    }
+            #[allow(clippy::ref_option, reason = "serde's `with` asks for this signature")]
+            pub fn serialize<S: serde::Serializer>(value: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
+                value.serialize(to)
+            }
 
-    pub fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-        size::deserialize(from).map(Some)
-    }
+            pub fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+                $amount::deserialize(from).map(Some)
+            }
+        }
+    };
 }
+
+amount_option!(size_option, size);
+amount_option!(duration_option, duration);
 
 #[cfg(test)]
 mod tests {
@@ -352,6 +380,8 @@ mod tests {
         check("name = \"a\"\n[gpu]\nsoftware = \"allow\"", Ok(()));
         check("name = \"a\"\n[resources.custom]\nlicence = 2", Ok(()));
         check("name = \"a\"\n[resources.custom]\nLicence = 2", Err("`Licence` is no name"));
+        check("name = \"a\"\n[[trigger]]\nkind = \"interval\"\nevery = \"5m\"", Ok(()));
+        check("name = \"a\"\n[[trigger]]\nkind = \"interval\"", Err("every is missing"));
         check("name = \"a\"\nsecrets = [\"KEY\"]", Err("keeps none"));
         check("name = \"a\"\n[egress]\nallow = [\"http://[::1]:80\", \"https://a.example\"]", Ok(()));
         for bad in ["ftp://a.example", "a.example", "http://*.example", "http://a.example/path", "http://"] {

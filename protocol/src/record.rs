@@ -12,6 +12,7 @@ use crate::{
     AttemptId, Digest, Error, FunctionName, JobId, PartitionId, TaskId,
     function::FunctionVersion,
     message::{Spent, Usage},
+    trigger::TriggerRecord,
     value::{Output, Payload},
 };
 
@@ -33,6 +34,24 @@ pub enum Record {
     Removed {
         /// The function.
         name: FunctionName,
+    },
+    /// A trigger exists, in place of any of that name.
+    TriggerSet(Box<TriggerRecord>),
+    /// It does not any more.
+    TriggerRemoved {
+        /// The trigger.
+        name: FunctionName,
+    },
+    /// An event waits for its batch. The batch's `Accepted` takes it out.
+    Held(Box<HeldEvent>),
+    /// A schedule's times up to this one are passed over: nothing fires for them any more.
+    Passed {
+        /// The trigger.
+        trigger: FunctionName,
+        /// The last of them.
+        at_ms: u64,
+        /// Its last run, where a checkpoint says so.
+        job: Option<JobId>,
     },
     /// An asynchronous invocation or batch job was accepted. Written before `202`.
     Accepted(Box<Accepted>),
@@ -188,6 +207,40 @@ pub struct Accepted {
     /// Whether it came as a batch job, and is listed as one even where its function calls no others.
     #[serde(default)]
     pub batch: bool,
+    /// The trigger that fired it, if one did.
+    #[serde(default)]
+    pub fired: Option<Box<Fired>>,
+}
+
+/// What made a trigger fire.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Fired {
+    /// The trigger.
+    pub trigger: FunctionName,
+    /// The scheduled time it stands for; times before it are done with.
+    pub scheduled_ms: Option<u64>,
+    /// Keys of the events of its batch, in order: further idempotency keys of the invocation. One that was not batched has its own
+    /// as the invocation's only key.
+    pub events: Vec<Digest>,
+}
+
+/// An event that waits for its batch.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HeldEvent {
+    /// The trigger.
+    pub trigger: FunctionName,
+    /// What that calls, so that the event is not lost with its trigger.
+    pub function: String,
+    /// Which entry of it.
+    pub entry: String,
+    /// The event's idempotency key.
+    pub key: Digest,
+    /// When it came.
+    pub at_ms: u64,
+    /// Bytes of the object it tells of, 0 where it tells of none.
+    pub bytes: u64,
+    /// The CloudEvent as JSON, at most [`crate::limit::HELD_EVENT_BYTES_MAX`].
+    pub event: bytes::Bytes,
 }
 
 /// The input of an invocation from outside.

@@ -15,10 +15,12 @@ use crate::{
 mod cost;
 mod executors;
 mod graph;
+mod triggers;
 
 pub use cost::{Charge, CostView, RequestsCost};
 pub use executors::{ClusterView, ExecutorState, ExecutorView, QueueView, WaitView};
 pub use graph::{GraphTask, GraphView, LineageView, OutputView};
+pub use triggers::{EventOutcome, EventsView, ListingView, TriggerRun, TriggerView};
 
 /// An `application/problem+json` body (RFC 9457).
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -90,6 +90,7 @@ fn accepted() -> Record {
         at_ms: 0,
         retried_from: None,
         batch: false,
+        fired: None,
     }))
 }
 

@@ -24,6 +24,7 @@ mod redis_client;
 mod requests;
 mod root;
 mod s3;
+pub mod seen;
 pub mod shared_log;
 mod upload;
 mod url;

@@ -123,15 +123,16 @@ impl Objects {
         Ok(Page { items: found.into_iter().map(|(key, meta)| view(key, meta)).collect(), next })
     }
 
-    /// Removes an object, durably.
+    /// Removes an object, durably; what it was.
     ///
     /// # Errors
     /// `not-found` / `object`, `invalid`, `platform`.
-    pub async fn delete(&self, key: &str) -> Result<(), Error> {
+    pub async fn delete(&self, key: &str) -> Result<ObjectView, Error> {
         let path = paths::object(self.backend.layout(), key)?;
-        self.backend.head(&path).await?.ok_or_else(|| no_object(key))?;
+        let meta = self.backend.head(&path).await?.ok_or_else(|| no_object(key))?;
         self.backend.delete(&path).await?;
-        self.backend.sync_entry(&path).await
+        self.backend.sync_entry(&path).await?;
+        Ok(view(key.to_owned(), meta))
     }
 }
 

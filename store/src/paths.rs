@@ -16,6 +16,7 @@
 //! | `checkpoint/<shard>/<seq>` | created only, removed long after the next one | shard, last segment it covers | a compacted journal |
 //! | `registry/<log>/<seq>` | created only, never removed | shared log, sequence number | an entry of it |
 //! | `registry/<log>/checkpoint-<seq>` | created only, never removed | shared log, last entry it covers | its compacted state |
+//! | `trigger/<trigger>/seen-<what>` | replaced whole, lost it is made again | trigger, digest of what it lists | sorted lines of what its last listing saw |
 //! | `agreed/<name>` | created only | a question | the answer of whoever was asked first |
 //! | `FORMAT` | created only | | the version of this layout |
 //! | `secret/signing-key` | created only | | 32 random bytes |
@@ -24,11 +25,11 @@
 //! by their task ids, which are hashes. Everything of one job is under one prefix and can be removed with one listing.
 //! Numbers have 20 digits, so that names sort as numbers do.
 
-use fanfold_protocol::{Digest, Error, JobId, limit, value::StoredKey};
+use fanfold_protocol::{Digest, Error, FunctionName, JobId, limit, value::StoredKey};
 use object_store::path::Path;
 
 /// Folders a store writes to; a directory may hold other things beside them.
-pub(crate) const FOLDERS: [&str; 11] = [
+pub(crate) const FOLDERS: [&str; 12] = [
     "component",
     "compiled",
     "version",
@@ -38,6 +39,7 @@ pub(crate) const FOLDERS: [&str; 11] = [
     "log",
     "checkpoint",
     "registry",
+    "trigger",
     "agreed",
     "secret",
 ];
@@ -86,6 +88,16 @@ pub(crate) fn job(job: JobId) -> Path {
 
 pub(crate) fn input(job: JobId) -> Path {
     self::job(job).join("input")
+}
+
+/// Everything that is kept for a trigger.
+pub(crate) fn trigger(name: &FunctionName) -> Path {
+    path(format!("trigger/{name}"))
+}
+
+/// What the last listing saw of a trigger that lists what this digest stands for.
+pub(crate) fn seen(name: &FunctionName, what: Digest) -> Path {
+    trigger(name).join(format!("seen-{what}"))
 }
 
 pub(crate) fn logs(job: JobId) -> Path {

@@ -4,6 +4,7 @@ pub mod certificates;
 pub mod cluster;
 pub mod history;
 pub mod jobs;
+pub mod picture;
 pub mod platform;
 pub mod proxy;
 pub mod redis;

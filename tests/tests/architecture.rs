@@ -16,7 +16,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fanfold-scheduler", &["fanfold-protocol"]),
     ("fanfold-gpu", &["fanfold-protocol"]),
     ("fanfold-executor", &["fanfold-gpu", "fanfold-peer", "fanfold-protocol", "fanfold-store"]),
-    ("fanfold-gateway", &["fanfold-peer", "fanfold-protocol", "fanfold-scheduler", "fanfold-store"]),
+    ("fanfold-triggers", &["fanfold-protocol"]),
+    (
+        "fanfold-gateway",
+        &["fanfold-peer", "fanfold-protocol", "fanfold-scheduler", "fanfold-store", "fanfold-triggers"],
+    ),
     ("fanfold-client", &["fanfold-protocol"]),
     ("fanfold-macros", &[]),
     ("fanfold", &["fanfold-macros"]),
@@ -55,7 +59,7 @@ const OWNED: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that stay pure: no runtime, no I/O.
-const PURE: &[&str] = &["fanfold-protocol", "fanfold-scheduler"];
+const PURE: &[&str] = &["fanfold-protocol", "fanfold-scheduler", "fanfold-triggers"];
 const IMPURE: &[&str] = &["tokio", "hyper", "reqwest", "object_store", "rand", "tracing"];
 
 /// Lines after which a file wants to be split. STYLE aims at 400 before tests; this is where it becomes a failure.

@@ -1,7 +1,10 @@
 //! Deploy and call: the REST interface as a user meets it, on a real platform.
 
 use bytes::Bytes;
-use fanfold_tests::platform::{Platform, component};
+use fanfold_tests::{
+    picture::png,
+    platform::{Platform, component},
+};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -156,48 +159,6 @@ async fn pictures_become_thumbnails() {
     assert!(small.body.len() > 60 && small.body.len() < 200_000, "{} bytes", small.body.len());
     let refused = platform.post("/function/thumbnail", "not a picture").await;
     refused.expect_problem(400, "invalid", "error-returned", "neither a JPEG nor a PNG");
-}
-
-/// A grey PNG, stored without compression: enough to be decoded.
-fn png(width: u32, height: u32) -> Vec<u8> {
-    let mut raw = Vec::new();
-    for y in 0..height {
-        raw.push(0);
-        raw.extend((0..width).map(|x| (x ^ y) as u8));
-    }
-    let mut zlib = vec![0x78, 0x01];
-    for (n, part) in raw.chunks(0xffff).enumerate() {
-        let last = (n + 1) * 0xffff >= raw.len();
-        zlib.push(u8::from(last));
-        zlib.extend((part.len() as u16).to_le_bytes());
-        zlib.extend((!(part.len() as u16)).to_le_bytes());
-        zlib.extend(part);
-    }
-    let (mut a, mut b) = (1u32, 0u32);
-    for byte in &raw {
-        a = (a + u32::from(*byte)) % 65521;
-        b = (b + a) % 65521;
-    }
-    zlib.extend((b << 16 | a).to_be_bytes());
-    let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
-    let mut head = Vec::new();
-    head.extend(width.to_be_bytes());
-    head.extend(height.to_be_bytes());
-    head.extend([8, 0, 0, 0, 0]);
-    for (kind, data) in [(b"IHDR", head), (b"IDAT", zlib), (b"IEND", Vec::new())] {
-        file.extend((data.len() as u32).to_be_bytes());
-        let mut chunk = kind.to_vec();
-        chunk.extend(&data);
-        file.extend(&chunk);
-        file.extend(crc32(&chunk).to_be_bytes());
-    }
-    file
-}
-
-fn crc32(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0u32, |crc, byte| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
-    })
 }
 
 #[tokio::test(flavor = "multi_thread")]

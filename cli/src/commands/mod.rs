@@ -19,6 +19,8 @@ mod object_put;
 mod part;
 mod save;
 mod top;
+mod trigger;
+mod trigger_add;
 
 use clap::Subcommand;
 use fanfold_client::Client;
@@ -55,6 +57,9 @@ pub enum ClientCommand {
     /// Objects: data in and out
     #[command(subcommand)]
     Object(object::Command),
+    /// Triggers: what calls functions when objects arrive, at times, and at events
+    #[command(subcommand)]
+    Trigger(trigger::Command),
     /// Watch executors, queues and what waits
     Top(top::Args),
     /// Invocations that were given up
@@ -77,6 +82,7 @@ pub async fn run(command: ClientCommand, url: Option<&str>, out: Output) -> Resu
         ClientCommand::Job(command) => job::run(&client, command, out).await,
         ClientCommand::Part(command) => part::run(&client, command, out).await,
         ClientCommand::Object(command) => object::run(&client, command, out).await,
+        ClientCommand::Trigger(command) => trigger::run(&client, command, out).await,
         ClientCommand::Top(args) => top::run(&client, &args, out).await,
         ClientCommand::DeadLetters(command) => dead_letters::run(&client, command, out).await,
     }

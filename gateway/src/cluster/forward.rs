@@ -1,14 +1,14 @@
 //! Requests that another gateway must answer: passed on to it once, body and answer streamed.
 //!
 //! What is asked of a job is passed on to the owner of its shard, which its id names; what carries an idempotency key to
-//! the one shard that keeps keys. Everything else is answered where it arrives.
+//! the one shard that keeps keys, and so does everything of triggers and events. Everything else is answered where it arrives.
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use fanfold_peer::{Client, Pooling, Security, client, reason};
 use fanfold_protocol::{
-    Code, Error, JobId, Kind, PartitionId, cluster::Member, direct::Body, link::ShardTag,
+    Code, Error, JobId, Kind, PartitionId, cluster::Member, direct::Body, link::ShardTag, rest::Problem,
 };
 use fanfold_store::members::View;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, header, uri::PathAndQuery};
@@ -30,6 +30,9 @@ const IDLE_MAX: usize = 64;
 const PAGE_BYTES_MAX: u64 = 64 << 20;
 /// How long a deploy waits for other gateways to know of it. Those that do not answer look by themselves twice a second.
 const TELL: Duration = Duration::from_secs(2);
+/// What the owner of the shard with the keys answers, whoever is asked.
+const EVENTS_PATH: &str = "/v1/events";
+const TRIGGERS_PATH: &str = "/v1/triggers";
 /// Asks for little and needs a token: how other gateways are told of a deploy.
 const TELL_PATH: &str = "/v1/functions?limit=1";
 
@@ -45,6 +48,45 @@ pub(super) fn forwarder() -> Client<Body> {
 pub(crate) fn elsewhere<B>(shared: &Shared, request: &Request<B>) -> Option<ShardTag> {
     let others = shared.others.as_ref().filter(|_| !is_forwarded(request.headers()))?;
     tag(others, request).filter(|tag| shared.owners.of(*tag).is_none())
+}
+
+/// The shard that keeps idempotency keys, and with them everything of triggers, where that is not this gateway's.
+pub(crate) fn keys_elsewhere(shared: &Shared) -> Option<ShardTag> {
+    let keys = shared.others.as_ref()?.keys();
+    shared.owners.of(keys).is_none().then_some(keys)
+}
+
+/// Has the owner of a shard take an event that happened here; durable there on return.
+///
+/// # Errors
+/// What it answers; `overloaded` / `unreachable`, retryable, where it is not reached.
+pub(crate) async fn post_event(
+    shared: &Shared,
+    shard: ShardTag,
+    event: serde_json::Value,
+) -> Result<(), Error> {
+    let Some(to) = owner(shared, shard).await? else {
+        return Err(Error::internal("there is no shard that keeps idempotency keys"));
+    };
+    let name = to.name.clone();
+    let mut request = Request::new(body::whole(event.to_string().into()));
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = Uri::from_static(EVENTS_PATH);
+    let kind = HeaderValue::from_static("application/cloudevents+json");
+    request.headers_mut().insert(header::CONTENT_TYPE, kind);
+    own_token(shared, request.headers_mut());
+    let response = pass_on(shared, to, request).await?;
+    if response.status().is_success() {
+        return Ok(());
+    }
+    let status = response.status();
+    let answer = body::collect(response.into_body(), PAGE_BYTES_MAX).await?;
+    match serde_json::from_slice::<Problem>(&answer) {
+        Ok(problem) => {
+            Err(Error::new(problem.kind, problem.code, problem.detail).retryable(problem.retryable))
+        }
+        Err(_) => Err(not_reached(&name, &status.to_string())),
+    }
 }
 
 /// Who owns a shard of which this gateway does not. `None`: there is no such shard, and so none of its jobs, which anybody
@@ -102,7 +144,9 @@ pub(crate) fn is_forwarded(headers: &HeaderMap) -> bool {
 /// The shard whose owner must answer.
 fn tag<B>(others: &Others, request: &Request<B>) -> Option<ShardTag> {
     let keyed = || *request.method() == Method::POST && request.headers().contains_key(idempotency::HEADER);
-    named(request.uri().path()).or_else(|| keyed().then(|| others.keys()))
+    let path = request.uri().path();
+    let triggers = || path == EVENTS_PATH || path.starts_with(TRIGGERS_PATH);
+    named(path).or_else(|| (keyed() || triggers()).then(|| others.keys()))
 }
 
 /// The shard of the job that a path names.
@@ -171,17 +215,21 @@ pub(super) async fn ask_all(
 pub(crate) async fn tell_changed(shared: &Shared) {
     let Some(others) = &shared.others else { return };
     let mut headers = HeaderMap::new();
-    if let Some(token) = &shared.config.token
-        && let Ok(value) = HeaderValue::try_from(format!("Bearer {token}"))
-    {
-        headers.insert(header::AUTHORIZATION, value);
-    }
+    own_token(shared, &mut headers);
     let uri = Uri::from_static(TELL_PATH);
     let told = ask_all(shared, others, &uri, &headers);
     match tokio::time::timeout(TELL, told).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => tracing::debug!(%error, "another gateway will see the change by itself"),
         Err(_) => tracing::debug!("another gateway did not say in time that it knows of the change"),
+    }
+}
+
+fn own_token(shared: &Shared, headers: &mut HeaderMap) {
+    if let Some(token) = &shared.config.token
+        && let Ok(value) = HeaderValue::try_from(format!("Bearer {token}"))
+    {
+        headers.insert(header::AUTHORIZATION, value);
     }
 }
 

@@ -90,6 +90,7 @@ fn new_job(callable: &Callable, parts: &Parts, input: Bytes, key: Option<Digest>
         input,
         content_type,
         batch: false,
+        fired: None,
     })
 }
 

@@ -23,6 +23,8 @@ pub(super) enum Consequence {
     Memoised(Digest),
     /// They do no longer.
     Unmemoised(Digest),
+    /// Events wait for their batches.
+    Held(Reply<()>),
     /// The records are there: an answer to remember, or somebody else's.
     Recorded(Reply<()>),
 }
@@ -46,6 +48,10 @@ impl Loop {
                 }
                 Some(Consequence::Memoised(key)) => self.memo_is_durable(key),
                 Some(Consequence::Unmemoised(key)) => self.memo_is_gone(key),
+                Some(Consequence::Held(reply)) => {
+                    self.shared.events.notify_one();
+                    tell(reply, Ok(()));
+                }
                 Some(Consequence::Recorded(reply)) => tell(reply, Ok(())),
             }
         }
@@ -58,7 +64,9 @@ impl Loop {
             match entry.consequence {
                 Some(Consequence::Accepted(job)) => self.accept_failed(job, error),
                 Some(Consequence::Cancelled(_, reply)) => tell(reply, Err(error.clone())),
-                Some(Consequence::Recorded(reply)) => tell(reply, Err(error.clone())),
+                Some(Consequence::Held(reply) | Consequence::Recorded(reply)) => {
+                    tell(reply, Err(error.clone()));
+                }
                 // The rest is never refused.
                 Some(Consequence::Ended(_) | Consequence::Memoised(_) | Consequence::Unmemoised(_))
                 | None => {}

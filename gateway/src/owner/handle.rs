@@ -16,7 +16,7 @@ use fanfold_protocol::{
     rest::{DeadLetterView, JobView, Page},
 };
 use fanfold_store::{Journal, Store};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::{
     clock::Clock,
@@ -79,6 +79,7 @@ impl Owner {
             shard: config.shard,
             clock: Clock::start(),
             dropped: Arc::new(Dropped::default()),
+            events: Notify::new(),
             closed: OnceLock::new(),
             ended: watch::Sender::new(false),
             task: Mutex::new(None),
@@ -257,6 +258,7 @@ impl Owner {
             idempotency: None,
             traceparent: letter.traceparent,
             batch: letter.batch,
+            fired: letter.fired,
         };
         let submission = Box::new(self.submission(new, true, Some(job)).await?);
         self.ask(|reply| Request::Accept { submission, reply }).await
@@ -298,13 +300,13 @@ impl Owner {
     }
 
     /// A submission with a new id. A long input of a recorded job is stored first.
-    async fn submission(
+    pub(super) async fn submission(
         &self,
         new: NewJob,
         recorded: bool,
         retried_from: Option<JobId>,
     ) -> Result<Submission, Error> {
-        let NewJob { function, entry, input, content_type, idempotency, traceparent, batch } = new;
+        let NewJob { function, entry, input, content_type, idempotency, traceparent, batch, fired } = new;
         let bytes = input.len() as u64;
         if bytes > limit::INPUT_BYTES_MAX {
             let why =
@@ -331,6 +333,7 @@ impl Owner {
             at_ms,
             retried_from,
             batch,
+            fired,
         };
         Ok(Submission { function, accepted, recorded })
     }

@@ -93,6 +93,10 @@ impl Loop {
     }
 
     fn same_key(&self, key: Digest, request: Digest) -> Result<Option<Admitted>, Error> {
+        if self.state.is_held(key) {
+            let why = "the event waits for its batch already";
+            return Err(Error::new(Kind::Overloaded, Code::IdempotencyKey, why));
+        }
         let known = self.state.job_of_key(key).and_then(|job| {
             let (_, request) = job.accepted.idempotency?;
             Some((request, Admitted::Known(job.accepted.job)))
@@ -328,6 +332,9 @@ impl Loop {
             _ => self.totals.failed += 1,
         }
         self.roots.remove(&TaskId::root(id));
+        if job.accepted.fired.is_some() {
+            self.shared.events.notify_one();
+        }
         if let Some(live) = self.live.remove(&id) {
             self.input_bytes -= live.input_bytes;
             let logs = if live.waiters.is_empty() { Bytes::new() } else { live.log.snapshot() };

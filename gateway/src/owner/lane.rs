@@ -20,7 +20,7 @@ use std::{
 };
 
 use fanfold_protocol::{
-    Code, Error, Kind, limit,
+    Code, Digest, Error, Kind, limit,
     record::{Input, Record},
     value::Output,
 };
@@ -255,10 +255,15 @@ impl<C> Entry<C> {
 pub(super) fn weight(record: &Record) -> usize {
     let outputs = |outputs: &[Output]| outputs.iter().map(output_weight).sum::<usize>();
     200 + match record {
-        Record::Accepted(accepted) => match &accepted.input {
-            Input::Inline { body, .. } => body.bytes.len(),
-            Input::Stored { .. } => 0,
-        },
+        Record::Accepted(accepted) => {
+            let keys =
+                accepted.fired.as_ref().map_or(0, |fired| fired.events.len() * size_of::<Digest>() * 2);
+            keys + match &accepted.input {
+                Input::Inline { body, .. } => body.bytes.len(),
+                Input::Stored { .. } => 0,
+            }
+        }
+        Record::Held(held) => held.event.len() + 100,
         Record::Committed(committed) => outputs(&committed.outputs),
         Record::Memoised { outputs: made, .. } => outputs(made),
         Record::Made { value, .. } => output_weight(value),

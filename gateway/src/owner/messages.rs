@@ -5,18 +5,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fanfold_protocol::{
-    Digest, Error, ExecutorId, JobId, PartitionId,
+    Digest, Error, ExecutorId, FunctionName, JobId, PartitionId,
     direct::Body,
     function::FunctionVersion,
     link::Held,
     message::{FromExecutor, Offer, ToExecutor, Usage},
-    record::Accepted,
+    record::{Accepted, Fired, HeldEvent},
     rest::{ClusterView, DeadLetterView, GraphView, JobView, LineageView, Page},
+    trigger::Batch,
     value::Output,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{dropped::Leftover, outputs, shared::Shared, state::StoredAnswer};
+use super::{dropped::Leftover, events::Triggers, outputs, shared::Shared, state::StoredAnswer};
 
 /// An invocation or job to accept.
 #[derive(Clone, Debug)]
@@ -35,6 +36,8 @@ pub struct NewJob {
     pub traceparent: Option<String>,
     /// Whether it is listed as a batch job even where its function calls no others.
     pub batch: bool,
+    /// The trigger that fires it, if one does.
+    pub fired: Option<Box<Fired>>,
 }
 
 /// What a job that ended well answered.
@@ -280,6 +283,33 @@ pub(super) enum Request {
         key: Digest,
         answer: StoredAnswer,
         reply: Reply<()>,
+    },
+    /// Events to hold for their batches.
+    Hold {
+        events: Vec<HeldEvent>,
+        reply: Reply<()>,
+    },
+    /// What triggers wait for.
+    Triggers {
+        reply: Reply<Triggers>,
+    },
+    /// The oldest events that wait for a trigger's batches, as those.
+    Held {
+        trigger: FunctionName,
+        batch: Batch,
+        reply: Reply<Vec<Vec<Arc<HeldEvent>>>>,
+    },
+    /// A schedule's times up to one are passed over.
+    Pass {
+        trigger: FunctionName,
+        at_ms: u64,
+        reply: Reply<()>,
+    },
+    /// The last runs that a trigger fired.
+    Fired {
+        trigger: FunctionName,
+        limit: usize,
+        reply: Reply<Vec<JobView>>,
     },
     Metrics {
         reply: Reply<Metrics>,

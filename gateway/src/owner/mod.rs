@@ -35,6 +35,7 @@ mod consequences;
 mod work;
 mod house;
 mod memos;
+mod events;
 mod retention;
 mod stop;
 
@@ -52,6 +53,7 @@ mod dropped;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use events::{BATCH_TYPE, Triggers};
 pub use handle::{Config, Owner};
 pub(crate) use lineage::of as lineage_of;
 pub use messages::{Answer, ExecutorLink, ExecutorMetrics, JournalMetrics, Metrics, NewJob};

@@ -15,6 +15,7 @@ use fanfold_scheduler::{Event, JobEnd};
 use super::{
     consequences::{Consequence, cancelled},
     dropped::{Left, Leftover},
+    events::BATCHES_MAX,
     jobs::key_conflict,
     live::{Stage, Waiter},
     messages::{Answer, ExecutorMetrics, JournalMetrics, LogsFound, Metrics, Reply, Request, tell},
@@ -50,6 +51,13 @@ impl Loop {
             Request::DeadLetter { job, reply } => tell(reply, self.dead_letter(job)),
             Request::Answered { key, request, reply } => tell(reply, self.answered(key, request)),
             Request::Remember { key, answer, reply } => self.remember(key, answer, reply),
+            Request::Hold { events, reply } => self.hold(events, reply),
+            Request::Triggers { reply } => tell(reply, Ok(self.triggers())),
+            Request::Held { trigger, batch, reply } => {
+                tell(reply, Ok(self.state.held(&trigger, &batch, BATCHES_MAX)));
+            }
+            Request::Pass { trigger, at_ms, reply } => self.pass(trigger, at_ms, reply),
+            Request::Fired { trigger, limit, reply } => tell(reply, Ok(self.fired(&trigger, limit))),
             Request::Metrics { reply } => tell(reply, Ok(self.metrics())),
             Request::Cluster { reply } => tell(reply, Ok(self.cluster())),
             Request::Join(link) => self.executor_joined(*link),

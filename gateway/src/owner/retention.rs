@@ -101,6 +101,7 @@ mod tests {
             at_ms: n,
             retried_from: None,
             batch: false,
+            fired: None,
         })));
         state.fold(Record::Ended {
             job,

@@ -4,7 +4,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use fanfold_protocol::{Code, Error, Kind, link::ShardTag};
 use fanfold_store::Store;
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinHandle,
+};
 
 use super::{clock::Clock, dropped::Dropped};
 use crate::Registry;
@@ -17,6 +20,8 @@ pub(super) struct Shared {
     pub shard: ShardTag,
     pub clock: Clock,
     pub dropped: Arc<Dropped>,
+    /// Something changed that a trigger may wait for.
+    pub events: Notify,
     /// Why the owner stopped; set before it stops answering.
     pub closed: OnceLock<Error>,
     /// Whether it has stopped altogether.

@@ -10,6 +10,7 @@
 
 mod job;
 mod memos;
+mod triggers;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ use fanfold_protocol::{
 
 pub use job::{End, FailedAttempt, Job, Log};
 pub use memos::{Memo, Memos};
+pub use triggers::{Cursor, Triggers};
 
 /// A synchronous answer stored under an `Idempotency-Key`.
 #[derive(Clone, PartialEq, Debug)]
@@ -55,6 +57,8 @@ pub struct State {
     keys: HashMap<Digest, JobId>,
     /// What memoised calls made.
     memos: Memos,
+    /// What triggers wait for.
+    triggers: Triggers,
     answers: HashMap<Digest, Arc<StoredAnswer>>,
     /// Bytes of bodies in `answers`.
     answer_bytes: usize,
@@ -72,7 +76,14 @@ impl State {
             }
             Record::Memoised { key, at_ms, outputs } => self.memos.insert(key, Memo { at_ms, outputs }),
             Record::Unmemoised { key } => self.memos.remove(key),
-            Record::Deployed(_) | Record::AliasSet { .. } | Record::Removed { .. } => {}
+            Record::Held(held) if self.keys.contains_key(&held.key) => {}
+            Record::Held(held) => self.triggers.hold(*held),
+            Record::Passed { trigger, at_ms, job } => self.triggers.pass(trigger, Cursor { at_ms, job }),
+            Record::Deployed(_)
+            | Record::AliasSet { .. }
+            | Record::Removed { .. }
+            | Record::TriggerSet(_)
+            | Record::TriggerRemoved { .. } => {}
             Record::Kept { job, ref partitions } => {
                 if self.jobs.get(&job).is_some_and(|job| job.end.is_none() && job.kept.is_empty()) {
                     self.makers.extend(partitions.iter().map(|(partition, _)| (partition.task, job)));
@@ -97,6 +108,7 @@ impl State {
         for job in self.jobs.values() {
             job.records(&mut records);
         }
+        records.extend(self.triggers.records());
         records.extend(self.memos.iter().map(|(key, memo)| {
             let Memo { at_ms, outputs } = Memo::clone(memo);
             Record::Memoised { key, at_ms, outputs }
@@ -178,6 +190,10 @@ impl State {
         if let Some((key, _)) = accepted.idempotency {
             self.keys.insert(key, id);
         }
+        if let Some(fired) = &accepted.fired {
+            self.triggers.fire(id, fired);
+            self.keys.extend(fired.events.iter().map(|key| (*key, id)));
+        }
         self.makers.insert(TaskId::root(id), id);
         self.jobs.insert(id, Arc::new(Job::new(*accepted)));
     }
@@ -185,6 +201,7 @@ impl State {
     fn retried(&mut self, job: JobId, again: JobId) {
         if let Some(job) = self.jobs.get_mut(&job) {
             Arc::make_mut(job).retried_as.get_or_insert(again);
+            self.triggers.note(job);
         }
     }
 
@@ -198,6 +215,7 @@ impl State {
         }
         if changed.is_dead_letter() {
             self.letters.insert(job);
+            self.triggers.note(changed);
         }
     }
 
@@ -211,11 +229,14 @@ impl State {
             self.makers.remove(&partition.task);
         }
         self.letters.remove(&id);
+        self.triggers.forget(id);
         // A later job may have taken the key over, after an accept whose journal write was reported as failed.
-        if let Some((key, _)) = job.accepted.idempotency
-            && self.keys.get(&key) == Some(&id)
-        {
-            self.keys.remove(&key);
+        let own = job.accepted.idempotency.iter().map(|(key, _)| key);
+        let events = job.accepted.fired.iter().flat_map(|fired| &fired.events);
+        for key in own.chain(events) {
+            if self.keys.get(key) == Some(&id) {
+                self.keys.remove(key);
+            }
         }
     }
 

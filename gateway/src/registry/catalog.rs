@@ -8,10 +8,13 @@ use std::{
     sync::Arc,
 };
 
-use fanfold_protocol::{Digest, FunctionName, function::FunctionVersion, record::Record};
+use fanfold_protocol::{
+    Digest, FunctionName, function::FunctionVersion, record::Record, trigger::TriggerRecord,
+};
 use http::HeaderValue;
 use rand::Rng as _;
 
+use super::triggers::Trigger;
 use crate::direct::Admission;
 
 /// The alias that a deploy moves and a call without a selector uses.
@@ -23,6 +26,8 @@ pub struct Catalog {
     pub(super) functions: HashMap<FunctionName, Arc<Function>>,
     /// Versions by digest, those of removed functions too: jobs that were accepted still run them.
     pub(super) versions: HashMap<Digest, Arc<FunctionVersion>>,
+    /// Triggers by name.
+    pub(super) triggers: BTreeMap<FunctionName, Arc<Trigger>>,
 }
 
 /// One function.
@@ -148,6 +153,13 @@ impl Catalog {
             Record::Removed { name } => {
                 self.functions.remove(name);
             }
+            Record::TriggerSet(record) => {
+                self.triggers
+                    .insert(record.name.clone(), Arc::new(Trigger::new(TriggerRecord::clone(record))));
+            }
+            Record::TriggerRemoved { name } => {
+                self.triggers.remove(name);
+            }
             _ => {}
         }
     }
@@ -183,6 +195,8 @@ impl Catalog {
                 weights: target.weights(),
             }));
         }
+        let triggers = self.triggers.values();
+        records.extend(triggers.map(|trigger| Record::TriggerSet(Box::new(trigger.record.clone()))));
         records
     }
 }

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use fanfold_protocol::{
     Code, Digest, Error, FunctionName, Kind, function::FunctionVersion, limit, record::Record,
+    trigger::Trigger as Definition,
 };
 
 use super::{
     catalog::{Catalog, Function, LATEST},
     lookup::DIGITS_MIN,
+    triggers,
 };
 
 /// A change to make.
@@ -29,25 +31,48 @@ pub enum Change {
         /// The function.
         name: FunctionName,
     },
-    /// The function is gone for new invocations.
+    /// The function is gone for new invocations, and the triggers of its manifest with it.
     Remove {
         /// The function.
+        name: FunctionName,
+    },
+    /// The trigger exists, in place of any of that name.
+    SetTrigger {
+        /// Its name.
+        name: FunctionName,
+        /// What its user wrote, checked.
+        definition: Box<Definition>,
+    },
+    /// The trigger is gone.
+    RemoveTrigger {
+        /// Its name.
         name: FunctionName,
     },
 }
 
 impl Change {
     /// The records that make this change; none where it is so already.
-    pub(super) fn records(&self, catalog: &Catalog) -> Result<Vec<Record>, Error> {
+    pub(super) fn records(&self, catalog: &Catalog, now_ms: u64) -> Result<Vec<Record>, Error> {
         match self {
-            Self::Deploy(version) => deploy(catalog, version),
+            Self::Deploy(version) => {
+                let mut records = deploy(catalog, version)?;
+                records.extend(triggers::of_manifest(catalog, version, now_ms)?);
+                Ok(records)
+            }
             Self::Alias { name, alias, weights } => {
                 set_alias(&*catalog.function(name.as_str())?, alias.clone(), weights)
             }
-            Self::Rollback { name } => rollback(&*catalog.function(name.as_str())?),
+            Self::Rollback { name } => rollback(catalog, &*catalog.function(name.as_str())?, now_ms),
             Self::Remove { name } => {
                 catalog.function(name.as_str())?;
-                Ok(vec![Record::Removed { name: name.clone() }])
+                let mut records = triggers::without(catalog, name)?;
+                records.push(Record::Removed { name: name.clone() });
+                Ok(records)
+            }
+            Self::SetTrigger { name, definition } => triggers::set(catalog, name, definition, now_ms),
+            Self::RemoveTrigger { name } => {
+                catalog.trigger(name)?;
+                Ok(vec![Record::TriggerRemoved { name: name.clone() }])
             }
         }
     }
@@ -99,7 +124,7 @@ fn set_alias(
     point(function, alias, digests)
 }
 
-fn rollback(function: &Function) -> Result<Vec<Record>, Error> {
+fn rollback(catalog: &Catalog, function: &Function, now_ms: u64) -> Result<Vec<Record>, Error> {
     let latest = function.aliases.get(LATEST);
     let newest = latest.and_then(|latest| {
         function
@@ -111,7 +136,9 @@ fn rollback(function: &Function) -> Result<Vec<Record>, Error> {
         let why = format!("function `{}` has no version before the one that `latest` means", function.name);
         return Err(Error::new(Kind::Conflict, Code::Precondition, why));
     };
-    point(function, LATEST.parse()?, BTreeMap::from([(earlier.version.version, 1)]))
+    let mut records = point(function, LATEST.parse()?, BTreeMap::from([(earlier.version.version, 1)]))?;
+    records.extend(triggers::of_manifest(catalog, &earlier.version, now_ms)?);
+    Ok(records)
 }
 
 fn point(

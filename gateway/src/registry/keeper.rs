@@ -16,6 +16,7 @@ use tokio::{
 };
 
 use super::{Catalog, Change, Shared};
+use crate::clock;
 
 /// Time between two looks at what others appended.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -94,7 +95,7 @@ impl Keeper {
     async fn make(&self, change: &Change) -> Result<bool, Error> {
         loop {
             self.catch_up().await?;
-            let records = change.records(&self.shared.catalog.load())?;
+            let records = change.records(&self.shared.catalog.load(), clock::now_ms())?;
             if records.is_empty() {
                 return Ok(false);
             }

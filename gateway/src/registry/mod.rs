@@ -15,6 +15,7 @@ mod lookup;
 mod keeper;
 #[cfg(test)]
 mod tests;
+mod triggers;
 mod view;
 
 use std::sync::{
@@ -36,6 +37,7 @@ pub use catalog::{Alias, Callable, Catalog, Function};
 pub use change::Change;
 pub use keeper::Keeper;
 use keeper::Request;
+pub use triggers::Trigger;
 
 /// The log's name in the store.
 const LOG: &str = "functions";

@@ -54,6 +54,7 @@ pub(super) async fn start(
         idempotency: key.map(|key| (key, Digest::of(&body))),
         traceparent: text(&headers, TRACEPARENT).map(str::to_owned),
         batch: true,
+        fired: None,
     };
     let id = shared.taker(key.is_some()).accept(new).await?;
     Ok(direct::accepted::<axum::body::Body>(id, "/v1/jobs/", Some(&callable)).into_response())

@@ -5,6 +5,7 @@
 mod calls;
 mod dead_letters;
 mod deploy;
+mod events;
 mod executors;
 mod extract;
 mod follow;
@@ -16,6 +17,7 @@ mod objects;
 mod openapi;
 mod operations;
 mod partitions;
+mod triggers;
 #[cfg(test)]
 mod tests;
 
@@ -67,6 +69,9 @@ fn documented() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(partitions::lineage))
         .routes(routes!(objects::list))
         .routes(routes!(objects::put, objects::get, objects::head_only, objects::delete))
+        .routes(routes!(triggers::list))
+        .routes(routes!(triggers::describe, triggers::set, triggers::remove))
+        .routes(routes!(events::post))
         .routes(routes!(executors::list))
         .routes(routes!(dead_letters::list))
         .routes(routes!(dead_letters::retry))

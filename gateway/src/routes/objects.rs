@@ -11,6 +11,7 @@ use axum::{
 use fanfold_protocol::{
     Code, Error, Kind, limit,
     rest::{ObjectView, Page, Problem},
+    trigger::Change,
     value::ObjectRange,
 };
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -20,7 +21,7 @@ use super::{
     Answer, Gateway,
     extract::{Paging, Params, Segments, text},
 };
-use crate::body;
+use crate::{body, triggers};
 
 /// Which objects.
 #[derive(serde::Deserialize, utoipa::IntoParams)]
@@ -45,7 +46,8 @@ pub(super) async fn list(
     Ok(Json(objects.list(&prefix, paging.after.as_deref(), paging.limit()).await?))
 }
 
-/// Write an object, replacing any. Readers see all of it or what was there before.
+/// Write an object, replacing any. Readers see all of it or what was there before. Triggers that wait for it have their event
+/// recorded before the answer.
 #[utoipa::path(
     put, path = "/v1/objects/{*key}", tag = "objects",
     params(("key" = String, Path, description = "The key; its slashes stay slashes")),
@@ -68,6 +70,7 @@ pub(super) async fn put(
     }
     let stream = request.into_body().into_data_stream().map_err(|error| body::cause(&error));
     let object = shared.store.objects().put(&key, stream.boxed()).await?;
+    triggers::object_changed(&shared, &object, Change::Created).await?;
     Ok((StatusCode::CREATED, head(&object)?, Json(object)).into_response())
 }
 
@@ -145,7 +148,8 @@ pub(super) async fn head_only(State(shared): Gateway, Segments(key): Segments<St
     responses((status = 204), (status = 404, body = Problem)),
 )]
 pub(super) async fn delete(State(shared): Gateway, Segments(key): Segments<String>) -> Answer<StatusCode> {
-    shared.store.objects().delete(&key).await?;
+    let object = shared.store.objects().delete(&key).await?;
+    triggers::object_changed(&shared, &object, Change::Removed).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

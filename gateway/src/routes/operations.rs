@@ -49,6 +49,7 @@ pub(super) async fn metrics(State(shared): Gateway) -> Answer<Response> {
     let mut text = Text::default();
     shared.metrics.write(&mut text);
     write_registry(&shared, &mut text);
+    write_triggers(&shared, &mut text);
     write_jobs(&owner, &mut text);
     write_executors(&owner, &mut text);
     write_store(&shared, &owner, &mut text);
@@ -66,6 +67,23 @@ fn write_registry(shared: &Shared, out: &mut Text) {
         "Direct calls waiting for a place, over all functions.",
     );
     out.sample("", functions.iter().map(|function| u64::from(function.admission.waiting())).sum::<u64>());
+}
+
+fn write_triggers(shared: &Shared, out: &mut Text) {
+    let catalog = shared.registry.catalog();
+    let seen: Vec<_> = catalog.triggers().keys().map(|name| (name, shared.triggers.of(name))).collect();
+    out.family("fanfold_trigger_events_total", "counter", "Events and scheduled times that fired a trigger.");
+    for (name, figures) in &seen {
+        out.sample(&format!("{{trigger=\"{name}\"}}"), figures.events);
+    }
+    out.family(
+        "fanfold_trigger_runs_total",
+        "counter",
+        "Runs that a trigger asked for, repeated ones included.",
+    );
+    for (name, figures) in &seen {
+        out.sample(&format!("{{trigger=\"{name}\"}}"), figures.runs);
+    }
 }
 
 fn write_jobs(owner: &owner::Metrics, out: &mut Text) {

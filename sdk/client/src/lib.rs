@@ -36,6 +36,7 @@ mod objects;
 mod partitions;
 mod request;
 mod retry;
+mod triggers;
 mod upload;
 
 pub use call::{Call, Head, Reply, Streamed, Timing};

@@ -182,7 +182,9 @@ impl Job {
         });
         let failed: usize = self.failed_attempts.iter().map(|failed| 96 + failed.error.message.len()).sum();
         let kept: usize = self.kept.iter().map(|(_, output)| 160 + inline_bytes(output)).sum();
-        640 + outputs + failed + kept + self.input_bytes()
+        // In the list of keys, and in the table of all.
+        let events = self.accepted.fired.as_ref().map_or(0, |fired| fired.events.len() * 100);
+        640 + outputs + failed + kept + events + self.input_bytes()
     }
 
     /// Bytes of its input that are in memory.

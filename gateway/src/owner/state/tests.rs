@@ -4,7 +4,8 @@ use bytes::Bytes;
 use fanfold_protocol::{
     AttemptId, Code, Error, FunctionName, Kind, PartitionId,
     message::Usage,
-    record::{Committed, Input},
+    record::{Committed, Fired, HeldEvent, Input},
+    trigger::Batch,
     value::Output,
 };
 use proptest::prelude::*;
@@ -33,6 +34,23 @@ fn attempt(job: JobId, child: u8, number: u32) -> AttemptId {
     AttemptId { task: id_task(job, child), epoch: 1, number }
 }
 
+fn fired(n: u8) -> Fired {
+    let events = (0..n).map(|key| digest(20 + key)).collect();
+    Fired { trigger: "t".parse().unwrap(), scheduled_ms: (n == 2).then_some(u64::from(n)), events }
+}
+
+fn held(n: u8) -> Record {
+    Record::Held(Box::new(HeldEvent {
+        trigger: "t".parse().unwrap(),
+        function: String::from("f"),
+        entry: String::new(),
+        key: digest(20 + n),
+        at_ms: n.into(),
+        bytes: n.into(),
+        event: Bytes::from_static(b"{}"),
+    }))
+}
+
 fn accepted(id: JobId, key: Option<u8>, from: Option<JobId>) -> Record {
     Record::Accepted(Box::new(Accepted {
         job: id,
@@ -45,6 +63,7 @@ fn accepted(id: JobId, key: Option<u8>, from: Option<JobId>) -> Record {
         at_ms: 5,
         retried_from: from,
         batch: false,
+        fired: key.map(|key| Box::new(fired(key + 1))),
     }))
 }
 
@@ -59,7 +78,7 @@ fn error(n: u8) -> Error {
 
 fn any_record() -> impl Strategy<Value = Record> {
     let ids = (0..4u8, 0..3u8, 0..3u8);
-    (0..15u8, ids, 0..4u8).prop_map(|(kind, (j, child, number), n)| {
+    (0..17u8, ids, 0..4u8).prop_map(|(kind, (j, child, number), n)| {
         let id = job(j);
         let attempt = attempt(id, child, u32::from(number));
         match kind {
@@ -72,6 +91,8 @@ fn any_record() -> impl Strategy<Value = Record> {
                 outputs: vec![output(n)],
                 usage: Usage::default(),
             })),
+            15 => held(n),
+            16 => Record::Passed { trigger: "t".parse().unwrap(), at_ms: n.into(), job: None },
             3 => Record::Made { job: id, attempt, output: u32::from(n), value: output(number) },
             4 => Record::Waited { job: id, task: attempt.task, wait: u64::from(n), ready: vec![n.into()] },
             5 => Record::Failed { job: id, task: attempt.task, error: error(n) },
@@ -121,6 +142,9 @@ proptest! {
         prop_assert_eq!(restored.makers, whole.makers);
         prop_assert_eq!(restored.letters, whole.letters);
         prop_assert_eq!(restored.answers, whole.answers);
+        let (restored_triggers, triggers) = (&restored.triggers, &whole.triggers);
+        prop_assert!(restored_triggers.cursors().eq(triggers.cursors()));
+        prop_assert!(restored_triggers.failed().eq(triggers.failed()));
         prop_assert_eq!(restored.answer_bytes, whole.answer_bytes);
     }
 
@@ -184,6 +208,44 @@ fn a_job_keeps_what_its_future_needs() {
     state.fold(Record::Forgotten { job: bad });
     assert!(state.job_of_key(digest(2)).is_none() && state.job_of_maker(TaskId::root(bad)).is_none());
     assert!(state.job_of_key(digest(1)).is_some());
+}
+
+#[test]
+fn events_wait_for_their_batch_once() {
+    let waiting =
+        |state: &State| state.triggers().waiting().map(|(_, w)| (w.events, w.bytes)).collect::<Vec<_>>();
+    let trigger: FunctionName = "t".parse().unwrap();
+    let mut state = fold([held(3), held(1), held(3), held(0)]);
+    assert_eq!(waiting(&state), [(3, 4)], "the same event waits once");
+    let keys = |batch: Batch| -> Vec<Vec<_>> {
+        let batches = state.held(&trigger, &batch, 2);
+        batches.iter().map(|batch| batch.iter().map(|held| held.key).collect()).collect()
+    };
+    let [first, second, third] = [23, 21, 20].map(digest);
+    assert_eq!(
+        keys(Batch { max: 2, ..Batch::default() }),
+        [vec![first, second], vec![third]],
+        "the oldest first"
+    );
+    assert_eq!(keys(Batch { bytes: Some(3), ..Batch::default() }), [vec![first], vec![second, third]]);
+
+    // A batch of the keys 20 and 21.
+    state.fold(accepted(job(1), Some(1), None));
+    assert_eq!(waiting(&state), [(1, 3)]);
+    state.fold(held(0));
+    assert_eq!(waiting(&state), [(1, 3)], "what ran does not wait again");
+    assert_eq!(fold(state.records()), state);
+    assert_eq!(state.triggers().cursors().map(|(_, cursor)| cursor.at_ms).collect::<Vec<_>>(), [2]);
+
+    state.fold(ended(job(1), Err(error(1))));
+    assert_eq!(state.triggers().failed().collect::<Vec<_>>(), [job(1)]);
+    assert_eq!(fold(state.records()), state);
+    state.fold(accepted(job(2), None, None));
+    state.fold(Record::Retried { job: job(1), again: job(2) });
+    assert_eq!(state.triggers().failed().count(), 0);
+    state.fold(Record::Forgotten { job: job(1) });
+    state.fold(held(0));
+    assert_eq!(waiting(&state), [(2, 3)], "after its time an event is new");
 }
 
 #[test]

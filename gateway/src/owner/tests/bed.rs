@@ -124,6 +124,7 @@ pub fn job(function: &Arc<FunctionVersion>, entry: &str, input: &str) -> NewJob 
         idempotency: None,
         traceparent: None,
         batch: false,
+        fired: None,
     }
 }
 

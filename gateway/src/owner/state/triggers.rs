@@ -1,0 +1,159 @@
+//! What triggers wait for: events that are held for batches, how far schedules are, batches that are to be split.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
+    sync::Arc,
+};
+
+use fanfold_protocol::{
+    Digest, FunctionName, JobId, limit,
+    record::{Fired, HeldEvent, Record},
+    trigger::Batch,
+};
+use fanfold_triggers::batch::{self, Waiting};
+
+use super::{Job, State};
+
+/// Bytes of the events of one batch: with commas and brackets they are an input.
+const BATCH_BYTES_MAX: usize = limit::INPUT_BYTES_MAX as usize / 2;
+const _: () = assert!(BATCH_BYTES_MAX >= limit::HELD_EVENT_BYTES_MAX);
+
+/// See the module's documentation.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Triggers {
+    /// By trigger, the oldest first.
+    held: BTreeMap<FunctionName, VecDeque<Arc<HeldEvent>>>,
+    /// Keys of all of them.
+    keys: HashSet<Digest>,
+    /// Bytes of all of them.
+    bytes: usize,
+    cursors: BTreeMap<FunctionName, Cursor>,
+    /// Batches that were given up and not split yet.
+    failed: BTreeSet<JobId>,
+}
+
+/// How far a schedule is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cursor {
+    /// The last time that fired or was passed over.
+    pub at_ms: u64,
+    /// The newest run; it may be forgotten by now.
+    pub job: Option<JobId>,
+}
+
+impl State {
+    /// Whether the event with this key waits for its batch.
+    pub fn is_held(&self, key: Digest) -> bool {
+        self.triggers.keys.contains(&key)
+    }
+
+    /// The oldest events of a trigger, as batches, the last of which may want for more: at most `max` of them.
+    pub fn held(&self, trigger: &FunctionName, batch: &Batch, max: usize) -> Vec<Vec<Arc<HeldEvent>>> {
+        let Some(held) = self.triggers.held.get(trigger) else { return Vec::new() };
+        let (mut batches, mut from) = (Vec::new(), 0);
+        while from < held.len() && batches.len() < max {
+            let (first, mut room) = (&held[from], BATCH_BYTES_MAX);
+            let fits = |held: &&Arc<HeldEvent>| {
+                let fits = room >= held.event.len();
+                room = room.saturating_sub(held.event.len());
+                // What a batch calls is said by its events, and may have changed between two of them.
+                fits && (&held.function, &held.entry) == (&first.function, &first.entry)
+            };
+            let count = batch::take(batch, held.range(from..).take_while(fits).map(|held| held.bytes));
+            batches.push(held.range(from..from + count).cloned().collect());
+            from += count;
+        }
+        batches
+    }
+
+    /// What triggers wait for.
+    pub fn triggers(&self) -> &Triggers {
+        &self.triggers
+    }
+}
+
+impl Triggers {
+    /// Bytes of all events that are held.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Triggers with events that are held.
+    pub fn waiting(&self) -> impl Iterator<Item = (&FunctionName, Waiting)> {
+        self.held.iter().filter_map(|(trigger, held)| {
+            let oldest = held.front()?;
+            let bytes = held.iter().fold(0_u64, |sum, held| sum.saturating_add(held.bytes));
+            Some((trigger, Waiting { events: held.len() as u64, bytes, since_ms: oldest.at_ms }))
+        })
+    }
+
+    /// How far schedules are.
+    pub fn cursors(&self) -> impl Iterator<Item = (&FunctionName, Cursor)> {
+        self.cursors.iter().map(|(trigger, cursor)| (trigger, *cursor))
+    }
+
+    /// Batches that were given up and not split yet.
+    pub fn failed(&self) -> impl Iterator<Item = JobId> {
+        self.failed.iter().copied()
+    }
+
+    pub(super) fn hold(&mut self, event: HeldEvent) {
+        if self.keys.insert(event.key) {
+            self.bytes += event.event.len();
+            self.held.entry(event.trigger.clone()).or_default().push_back(Arc::new(event));
+        }
+    }
+
+    /// In whatever order these come, the result is the same: the latest time and the newest run.
+    pub(super) fn pass(&mut self, trigger: FunctionName, to: Cursor) {
+        let cursor = self.cursors.entry(trigger).or_insert(to);
+        *cursor = Cursor { at_ms: cursor.at_ms.max(to.at_ms), job: cursor.job.max(to.job) };
+    }
+
+    /// A trigger fired: its events wait no longer, and its schedule goes on.
+    pub(super) fn fire(&mut self, job: JobId, fired: &Fired) {
+        if let Some(at_ms) = fired.scheduled_ms {
+            self.pass(fired.trigger.clone(), Cursor { at_ms, job: Some(job) });
+        }
+        let gone: HashSet<_> = fired.events.iter().filter(|key| self.keys.remove(key)).collect();
+        if gone.is_empty() {
+            return;
+        }
+        let Some(held) = self.held.get_mut(&fired.trigger) else { return };
+        held.retain(|event| {
+            let keep = !gone.contains(&event.key);
+            if !keep {
+                self.bytes -= event.event.len();
+            }
+            keep
+        });
+        if held.is_empty() {
+            self.held.remove(&fired.trigger);
+        }
+    }
+
+    /// Looks whether a job that has ended is a batch that is to be split.
+    pub(super) fn note(&mut self, job: &Job) {
+        let many = job.accepted.fired.as_ref().is_some_and(|fired| fired.events.len() > 1);
+        if many && job.is_dead_letter() && job.retried_as.is_none() {
+            self.failed.insert(job.accepted.job);
+        } else {
+            self.failed.remove(&job.accepted.job);
+        }
+    }
+
+    pub(super) fn forget(&mut self, job: JobId) {
+        self.failed.remove(&job);
+    }
+
+    /// Records that fold to this, after those of the jobs.
+    pub(super) fn records(&self) -> impl Iterator<Item = Record> {
+        let held = self.held.values().flatten().map(|held| Record::Held(Box::new(HeldEvent::clone(held))));
+        let passed = self.cursors.iter().map(|(trigger, cursor)| Record::Passed {
+            trigger: trigger.clone(),
+            at_ms: cursor.at_ms,
+            job: cursor.job,
+        });
+        held.chain(passed)
+    }
+}

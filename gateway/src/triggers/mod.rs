@@ -1,0 +1,217 @@
+//! Events on their way to invocations: what each fires, held or accepted, and passed on where another gateway has the journal
+//! shard that keeps their keys.
+//!
+//! An event run is an asynchronous invocation whose idempotency key is made of trigger and event
+//! ([ADR 8](../../../docs/adr/0008-triggers.md)), so what is promised of those holds for it. What is due by time (batches, schedules,
+//! listings) is the [`runner`]'s part.
+
+mod fire;
+mod listing;
+mod runner;
+mod view;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use fanfold_protocol::{
+    Code, Error, FunctionName, Kind, limit,
+    rest::{EventOutcome, ListingView, ObjectView},
+    trigger::{Change, Source},
+};
+use fanfold_triggers::{CloudEvent, ObjectChange, filter};
+use futures::{StreamExt as _, TryStreamExt as _};
+
+use crate::{
+    clock,
+    cluster::forward,
+    owner::NewJob,
+    registry::{Callable, Trigger},
+    shared::Shared,
+};
+
+pub(crate) use runner::Runner;
+pub(crate) use view::{view, views};
+
+/// Runs of one request that are accepted at once: they share writes of the journal.
+const ACCEPTS_AT_ONCE: usize = 512;
+
+/// What a gateway remembers of triggers, for people.
+#[derive(Default)]
+pub(crate) struct Seen(Mutex<BTreeMap<FunctionName, Figures>>);
+
+/// Since the start of this process.
+#[derive(Clone, Default)]
+pub(crate) struct Figures {
+    /// Events that fired it.
+    pub(crate) events: u64,
+    /// Runs that were asked for; a repeated event asks again.
+    pub(crate) runs: u64,
+    /// Its last listing.
+    pub(crate) listing: Option<ListingView>,
+    /// Whether another one is under way.
+    listing_now: bool,
+}
+
+impl Seen {
+    fn change(&self, trigger: &FunctionName, change: impl FnOnce(&mut Figures)) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match all.get_mut(trigger) {
+            Some(figures) => change(figures),
+            None => change(all.entry(trigger.clone()).or_default()),
+        }
+    }
+
+    /// Of one trigger.
+    pub(crate) fn of(&self, trigger: &FunctionName) -> Figures {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(trigger).cloned().unwrap_or_default()
+    }
+
+    /// A trigger is gone.
+    pub(crate) fn forget(&self, trigger: &FunctionName) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(trigger);
+    }
+}
+
+/// Takes events for all triggers; what they fire is accepted or held durably on return. For the gateway that has the shard with the
+/// keys.
+///
+/// # Errors
+/// `invalid` / `event`; those of accepting. Some of many events may have been taken then: sent again, they are known.
+pub(crate) async fn take(shared: &Shared, events: Vec<CloudEvent>) -> Result<Vec<EventOutcome>, Error> {
+    let catalog = shared.registry.catalog();
+    let triggers: Vec<_> = catalog.triggers().values().filter(|trigger| fired_by_events(trigger)).collect();
+    take_for(shared, &triggers, events).await
+}
+
+/// The same for some triggers.
+async fn take_for(
+    shared: &Shared,
+    triggers: &[&Arc<Trigger>],
+    events: Vec<CloudEvent>,
+) -> Result<Vec<EventOutcome>, Error> {
+    let (mut held, mut runs, mut outcomes) = (Vec::new(), Vec::new(), Vec::new());
+    let mut targets: BTreeMap<&FunctionName, Arc<Callable>> = BTreeMap::new();
+    for event in events {
+        let (event, object) = filter::read(event.hop()?)?;
+        for trigger in triggers {
+            if trigger.definition().paused
+                || filter::verdict(trigger.definition(), &event, object.as_ref()).is_err()
+            {
+                continue;
+            }
+            if trigger.definition().batch.is_some() {
+                held.push(fire::held(trigger, &event, object.as_ref())?);
+                outcomes.push(outcome(&event, trigger, None));
+                continue;
+            }
+            let target = match targets.get(trigger.name()) {
+                Some(target) => target,
+                None => targets.entry(trigger.name()).or_insert(fire::target(shared, trigger).await?),
+            };
+            runs.push((fire::single(trigger, target, &event), event.id().to_owned(), *trigger));
+        }
+    }
+    count(shared, held.iter().map(|held| &held.trigger), 0);
+    count(shared, runs.iter().map(|(_, _, trigger)| trigger.name()), 1);
+    let owner = shared.taker(true);
+    owner.hold(held).await?;
+    let accept = async |(run, event, trigger): (NewJob, String, &Arc<Trigger>)| {
+        let invocation = Some(owner.accept(run).await?);
+        let (trigger, why) = (trigger.name().clone(), None);
+        Ok::<_, Error>(EventOutcome { event, trigger, fires: true, why, invocation })
+    };
+    let accepted: Vec<_> =
+        futures::stream::iter(runs).map(accept).buffered(ACCEPTS_AT_ONCE).try_collect().await?;
+    outcomes.extend(accepted);
+    Ok(outcomes)
+}
+
+fn count<'a>(shared: &Shared, triggers: impl Iterator<Item = &'a FunctionName>, runs: u64) {
+    for trigger in triggers {
+        shared.triggers.change(trigger, |figures| {
+            figures.events += 1;
+            figures.runs += runs;
+        });
+    }
+}
+
+/// What events would do, and why not.
+///
+/// # Errors
+/// `invalid` / `event`.
+pub(crate) fn try_out(shared: &Shared, events: Vec<CloudEvent>) -> Result<Vec<EventOutcome>, Error> {
+    let catalog = shared.registry.catalog();
+    let mut outcomes = Vec::new();
+    for event in events {
+        let (event, object) = filter::read(event.hop()?)?;
+        for trigger in catalog.triggers().values() {
+            let fits = filter::verdict(trigger.definition(), &event, object.as_ref());
+            let paused = || Err(String::from("it is paused"));
+            let why = if trigger.definition().paused { fits.and_then(|()| paused()) } else { fits }.err();
+            outcomes.push(outcome(&event, trigger, why));
+        }
+    }
+    Ok(outcomes)
+}
+
+fn outcome(event: &CloudEvent, trigger: &Trigger, why: Option<String>) -> EventOutcome {
+    let (event, trigger) = (event.id().to_owned(), trigger.name().clone());
+    EventOutcome { event, trigger, fires: why.is_none(), why, invocation: None }
+}
+
+fn fired_by_events(trigger: &Trigger) -> bool {
+    matches!(trigger.definition().kind, Source::Objects | Source::Event)
+}
+
+/// Tells of a change of the platform's own objects, made by this gateway. Where no trigger waits for it this costs nothing.
+///
+/// # Errors
+/// What kept the event from being recorded: the change itself stands.
+pub(crate) async fn object_changed(
+    shared: &Shared,
+    object: &ObjectView,
+    change: Change,
+) -> Result<(), Error> {
+    let catalog = shared.registry.catalog();
+    if catalog.triggers().is_empty() {
+        return Ok(());
+    }
+    let told = ObjectChange {
+        bucket: None,
+        key: object.key.clone(),
+        change,
+        bytes: (change == Change::Created).then_some(object.bytes),
+        etag: Some(object.etag.clone()),
+        version: None,
+        sequencer: None,
+        at_ms: clock::now_ms(),
+    };
+    // A key that can be no attribute of an event fires nothing.
+    let Ok(event) = told.event() else { return Ok(()) };
+    let fits = |trigger: &Trigger| filter::verdict(trigger.definition(), &event, Some(&told)).is_ok();
+    if !catalog.triggers().values().any(|trigger| fired_by_events(trigger) && fits(trigger)) {
+        return Ok(());
+    }
+    let unrecorded = |error: Error| {
+        let done = if change == Change::Created { "written" } else { "removed" };
+        error.context(format_args!(
+            "the object is {done}, but its event is not recorded; do it again, or the next listing of the trigger finds it"
+        ))
+    };
+    let delivered = match forward::keys_elsewhere(shared) {
+        None => take(shared, vec![event]).await.map(drop),
+        Some(shard) => forward::post_event(shared, shard, event.to_json()).await,
+    };
+    delivered.map_err(unrecorded)
+}
+
+/// Refuses an event that is too long to wait for a batch.
+fn too_long(bytes: usize) -> Error {
+    let max = limit::HELD_EVENT_BYTES_MAX;
+    let why = format!(
+        "an event of {bytes} bytes is too long to wait for a batch: send at most {max}, or put its data in as an object"
+    );
+    Error::new(Kind::Invalid, Code::BodyTooLarge, why)
+}
