@@ -114,7 +114,7 @@ mod tests {
             "fanfold object rm a b",
             "fanfold part lineage 00000000000000000000000000000001.0",
             "fanfold dead-letters retry 01890a5d-ac96-774b-bcce-b302099a8057",
-            "fanfold trigger add photos --function thumbnail --prefix inbox/ --suffix .jpg --batch 100 --backfill",
+            "fanfold trigger add photos --function inbox --prefix inbox/ --suffix .jpg --batch 100 --backfill",
             "fanfold trigger add nightly --function wordcount --cron @daily --timezone Europe/Berlin",
             "fanfold trigger add orders --function order --filter type=com.example.* --filter subject=a",
             "fanfold trigger add any --file trigger.toml",

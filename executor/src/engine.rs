@@ -204,3 +204,18 @@ impl Hasher for Fingerprint {
         0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_slots_keep_no_more_than_functions_may_have() {
+        for memory in [0, 8 << 20, 100 << 20, 1 << 30, 64 << 30] {
+            let idle = Idle::within(memory);
+            let kept = idle.slots as usize * idle.memory;
+            assert!(kept <= memory.max(WARM_SLOTS_MIN * MEMORY_RESIDENT_MIN), "{memory}: {idle:?}");
+            assert!(idle.slots as usize >= WARM_SLOTS_MIN, "{memory}: {idle:?}");
+        }
+    }
+}

@@ -149,6 +149,10 @@ pub const LOAD_WHOLE_BYTES_MAX: u64 = 8 << 20;
 /// The same where only some of its blocks are wanted: a reducer of a shuffle wants a few of each of hundreds of partitions, which
 /// together are all of the data.
 pub const LOAD_FOR_BLOCKS_BYTES_MAX: u64 = 1 << 20;
+/// Which of the two it is.
+pub const fn load_bytes_max(for_blocks: bool) -> u64 {
+    if for_blocks { LOAD_FOR_BLOCKS_BYTES_MAX } else { LOAD_WHOLE_BYTES_MAX }
+}
 /// Bytes of an object's key: as in S3.
 pub const OBJECT_KEY_BYTES_MAX: usize = 1024;
 /// Bytes of one object that a function puts in one call, which passes through the executor's memory in one piece; a longer

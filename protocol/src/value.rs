@@ -53,10 +53,7 @@ impl Value {
 
     /// Bytes of the longest partition behind this value that is brought into memory as a whole where it is from elsewhere.
     pub fn whole_max(&self) -> u64 {
-        match self {
-            Self::Blocks { .. } => limit::LOAD_FOR_BLOCKS_BYTES_MAX,
-            Self::Partition(_) | Self::Inline(_) | Self::Object(_) => limit::LOAD_WHOLE_BYTES_MAX,
-        }
+        limit::load_bytes_max(matches!(self, Self::Blocks { .. }))
     }
 
     /// Every partition this value keeps alive.

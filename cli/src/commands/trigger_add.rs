@@ -11,7 +11,7 @@ use crate::{failure::Failure, output::Output};
 /// `trigger add`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  fanfold trigger add photos --function thumbnail --prefix inbox/ --suffix .jpg --batch 100 --backfill
+  fanfold trigger add photos --function inbox --prefix inbox/ --suffix .jpg --batch 100 --backfill
   fanfold trigger add nightly --function report --cron '30 3 * * *' --timezone Europe/Berlin
   fanfold trigger add orders --function order --filter type=com.example.order.*")]
 #[command(override_usage = "fanfold trigger add [OPTIONS] <NAME> <--file FILE | --function FUNCTION ...>")]

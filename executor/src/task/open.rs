@@ -68,7 +68,7 @@ impl TaskHost {
         blocks: Blocks,
     ) -> Result<Box<Reader>, Error> {
         let refs = stored.refs.clone();
-        let whole_max = blocks.map_or(limit::LOAD_WHOLE_BYTES_MAX, |_| limit::LOAD_FOR_BLOCKS_BYTES_MAX);
+        let whole_max = limit::load_bytes_max(blocks.is_some());
         let (partition, key) = self.present(id, stored, whole_max).await?;
         let index = partition.index();
         let (first, count) = blocks.unwrap_or((0, index.len() as u32));

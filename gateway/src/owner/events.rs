@@ -55,10 +55,8 @@ impl Loop {
         if let Some(error) = refused {
             return tell(reply, Err(error));
         }
-        events.retain(|held| {
-            let known = self.state.is_held(held.key) || self.state.job_of_key(held.key).is_some();
-            !known && !self.accepting_keys.contains_key(&held.key)
-        });
+        // What is on its way to the journal counts as new: its second record changes nothing, and is as durable when it is answered.
+        events.retain(|held| !self.state.is_held(held.key) && self.state.job_of_key(held.key).is_none());
         let bytes: usize = events.iter().map(|held| held.event.len()).sum();
         if self.state.triggers().held_bytes() + bytes > limit::HELD_BYTES_MAX {
             let why = "the events that wait for their batches fill the memory for them; send again later";

@@ -191,7 +191,7 @@ impl State {
             self.keys.insert(key, id);
         }
         if let Some(fired) = &accepted.fired {
-            self.triggers.fire(id, fired);
+            self.triggers.fire(id, accepted.idempotency.map(|(key, _)| key), fired);
             self.keys.extend(fired.events.iter().map(|key| (*key, id)));
         }
         self.makers.insert(TaskId::root(id), id);

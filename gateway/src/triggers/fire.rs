@@ -56,7 +56,7 @@ pub(super) fn single(trigger: &Trigger, target: &Callable, event: &CloudEvent) -
 /// The run of a scheduled time.
 ///
 /// # Errors
-/// None at present.
+/// `invalid` / `event`, which no trigger's name and no time leads to.
 pub(super) fn scheduled(trigger: &Trigger, target: &Callable, at_ms: u64) -> Result<NewJob, Error> {
     let time = event::timestamp(at_ms);
     let attributes = [

@@ -50,9 +50,9 @@ fn locality_comes_first_among_executors_with_room() {
     );
 }
 
-#[test]
-fn inputs_of_what_comes_next_are_fetched_before_there_is_room() {
-    check(
+/// Two executors that have an output of so many bytes each, and no room; then what comes next.
+fn check_without_room(first: u64, second: u64, next: &str) {
+    check(&format!(
         "
         join e1 cpu=1
         join e2 cpu=1
@@ -62,13 +62,24 @@ fn inputs_of_what_comes_next_are_fetched_before_there_is_room() {
         > run a/0#1 on e1 mem=100
         call a/1 on=e2
         > run a/1#1 on e2 mem=100
-        done a/0 @500
-        done a/1 @300
+        done a/0 @{first}
+        done a/1 @{second}
         call a/2 on=e1
         > run a/2#1 on e1 mem=100
         call a/3 on=e2
         > run a/3#1 on e2 mem=100
-        # There is no room: each is meant for the executor that has most of what it reads, which fetches the rest.
+        {next}
+        "
+    ));
+}
+
+#[test]
+fn inputs_of_what_comes_next_are_fetched_before_there_is_room() {
+    check_without_room(
+        500,
+        300,
+        "
+        # Each is meant for the executor that has most of what it reads, which fetches the rest.
         call a/4 a/0.0 a/1.0
         > prefetch e1 a/1.0
         call a/5 a/1.0
@@ -84,22 +95,10 @@ fn inputs_of_what_comes_next_are_fetched_before_there_is_room() {
 
 #[test]
 fn what_is_not_brought_into_memory_as_a_whole_is_not_fetched_before() {
-    check(
+    check_without_room(
+        9_000_000,
+        8_388_609,
         "
-        join e1 cpu=1
-        join e2 cpu=1
-        job a cpu=0
-        > run a#1 on e1 mem=100
-        call a/0 on=e1
-        > run a/0#1 on e1 mem=100
-        call a/1 on=e2
-        > run a/1#1 on e2 mem=100
-        done a/0 @9000000
-        done a/1 @8388609
-        call a/2 on=e1
-        > run a/2#1 on e1 mem=100
-        call a/3 on=e2
-        > run a/3#1 on e2 mem=100
         call a/4 a/0.0 a/1.0
         done a/2 'x'
         > run a/4#1 on e1 mem=100

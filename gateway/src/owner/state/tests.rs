@@ -246,6 +246,13 @@ fn events_wait_for_their_batch_once() {
     state.fold(Record::Forgotten { job: job(1) });
     state.fold(held(0));
     assert_eq!(waiting(&state), [(2, 3)], "after its time an event is new");
+
+    let mut single = accepted(job(3), Some(20), None);
+    if let Record::Accepted(single) = &mut single {
+        single.fired = Some(Box::new(fired(0)));
+    }
+    state.fold(single);
+    assert_eq!(waiting(&state), [(1, 3)], "one that ran by itself waits no longer");
 }
 
 #[test]

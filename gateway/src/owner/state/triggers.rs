@@ -21,8 +21,7 @@ const _: () = assert!(BATCH_BYTES_MAX >= limit::HELD_EVENT_BYTES_MAX);
 /// See the module's documentation.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Triggers {
-    /// By trigger, the oldest first.
-    held: BTreeMap<FunctionName, VecDeque<Arc<HeldEvent>>>,
+    held: BTreeMap<FunctionName, Held>,
     /// Keys of all of them.
     keys: HashSet<Digest>,
     /// Bytes of all of them.
@@ -30,6 +29,34 @@ pub struct Triggers {
     cursors: BTreeMap<FunctionName, Cursor>,
     /// Batches that were given up and not split yet.
     failed: BTreeSet<JobId>,
+}
+
+/// What one trigger holds. Asked for at every look of who closes batches, so the sum is kept.
+#[derive(Clone, PartialEq, Debug, Default)]
+struct Held {
+    /// The oldest first.
+    events: VecDeque<Arc<HeldEvent>>,
+    /// Bytes of the objects they tell of.
+    bytes: u64,
+}
+
+impl Held {
+    /// Takes out the events with these keys, which are the oldest but for rare cases; how long they were.
+    fn remove(&mut self, keys: &HashSet<Digest>) -> usize {
+        let mut gone = Vec::with_capacity(keys.len());
+        while let Some(event) = self.events.pop_front_if(|event| keys.contains(&event.key)) {
+            gone.push(event);
+        }
+        if gone.len() < keys.len() {
+            let (others, kept) = self.events.drain(..).partition(|event| keys.contains(&event.key));
+            self.events = kept;
+            gone.extend::<VecDeque<_>>(others);
+        }
+        for event in &gone {
+            self.bytes = self.bytes.saturating_sub(event.bytes);
+        }
+        gone.iter().map(|event| event.event.len()).sum()
+    }
 }
 
 /// How far a schedule is.
@@ -49,7 +76,7 @@ impl State {
 
     /// The oldest events of a trigger, as batches, the last of which may want for more: at most `max` of them.
     pub fn held(&self, trigger: &FunctionName, batch: &Batch, max: usize) -> Vec<Vec<Arc<HeldEvent>>> {
-        let Some(held) = self.triggers.held.get(trigger) else { return Vec::new() };
+        let Some(Held { events: held, .. }) = self.triggers.held.get(trigger) else { return Vec::new() };
         let (mut batches, mut from) = (Vec::new(), 0);
         while from < held.len() && batches.len() < max {
             let (first, mut room) = (&held[from], BATCH_BYTES_MAX);
@@ -80,10 +107,9 @@ impl Triggers {
 
     /// Triggers with events that are held.
     pub fn waiting(&self) -> impl Iterator<Item = (&FunctionName, Waiting)> {
-        self.held.iter().filter_map(|(trigger, held)| {
-            let oldest = held.front()?;
-            let bytes = held.iter().fold(0_u64, |sum, held| sum.saturating_add(held.bytes));
-            Some((trigger, Waiting { events: held.len() as u64, bytes, since_ms: oldest.at_ms }))
+        self.held.iter().filter_map(|(trigger, Held { events, bytes })| {
+            let since_ms = events.front()?.at_ms;
+            Some((trigger, Waiting { events: events.len() as u64, bytes: *bytes, since_ms }))
         })
     }
 
@@ -100,7 +126,9 @@ impl Triggers {
     pub(super) fn hold(&mut self, event: HeldEvent) {
         if self.keys.insert(event.key) {
             self.bytes += event.event.len();
-            self.held.entry(event.trigger.clone()).or_default().push_back(Arc::new(event));
+            let held = self.held.entry(event.trigger.clone()).or_default();
+            held.bytes = held.bytes.saturating_add(event.bytes);
+            held.events.push_back(Arc::new(event));
         }
     }
 
@@ -111,23 +139,16 @@ impl Triggers {
     }
 
     /// A trigger fired: its events wait no longer, and its schedule goes on.
-    pub(super) fn fire(&mut self, job: JobId, fired: &Fired) {
+    pub(super) fn fire(&mut self, job: JobId, own: Option<Digest>, fired: &Fired) {
         if let Some(at_ms) = fired.scheduled_ms {
             self.pass(fired.trigger.clone(), Cursor { at_ms, job: Some(job) });
         }
-        let gone: HashSet<_> = fired.events.iter().filter(|key| self.keys.remove(key)).collect();
-        if gone.is_empty() {
-            return;
-        }
-        let Some(held) = self.held.get_mut(&fired.trigger) else { return };
-        held.retain(|event| {
-            let keep = !gone.contains(&event.key);
-            if !keep {
-                self.bytes -= event.event.len();
-            }
-            keep
-        });
-        if held.is_empty() {
+        // With the run's own key: an event that was on its way to be held when its trigger ceased to gather.
+        let keys = own.iter().chain(&fired.events);
+        let gone: HashSet<_> = keys.filter(|key| self.keys.remove(key)).copied().collect();
+        let Some(held) = self.held.get_mut(&fired.trigger).filter(|_| !gone.is_empty()) else { return };
+        self.bytes -= held.remove(&gone);
+        if held.events.is_empty() {
             self.held.remove(&fired.trigger);
         }
     }
@@ -148,7 +169,8 @@ impl Triggers {
 
     /// Records that fold to this, after those of the jobs.
     pub(super) fn records(&self) -> impl Iterator<Item = Record> {
-        let held = self.held.values().flatten().map(|held| Record::Held(Box::new(HeldEvent::clone(held))));
+        let events = self.held.values().flat_map(|held| &held.events);
+        let held = events.map(|held| Record::Held(Box::new(HeldEvent::clone(held))));
         let passed = self.cursors.iter().map(|(trigger, cursor)| Record::Passed {
             trigger: trigger.clone(),
             at_ms: cursor.at_ms,
