@@ -227,11 +227,6 @@ impl Manifest {
         if memory_max.is_some_and(|max| max < memory) {
             return Err(refuse("resources.memory_max is below resources.memory: raise it or leave it out"));
         }
-        if self.gpu.software == SoftwareGpu::Allow && self.resources.gpu == 0 {
-            return Err(refuse(
-                "gpu.software says what will do as a gpu: set resources.gpu, or leave it out",
-            ));
-        }
         if let Some(why) = custom_fault(&self.resources.custom) {
             return Err(refuse(format!("resources.custom: {why}")));
         }

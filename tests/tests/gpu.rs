@@ -1,6 +1,9 @@
 //! Functions on a gpu, through a whole platform: on hardware where there is some, else on the adapter in software.
 
-use fanfold_tests::platform::Platform;
+use fanfold_tests::{
+    cluster::{PATIENCE, until},
+    platform::Platform,
+};
 use serde_json::json;
 
 const GPU: [&str; 4] = ["--gpus", "2", "--gpu-memory", "64MiB"];
@@ -74,6 +77,42 @@ async fn a_gpu_is_had_only_by_who_asked_for_it() {
     } else {
         assert_eq!(strict.expect(200).text(), adapter);
     }
+}
+
+/// Not even one whose device is busy for ever outlives an executor that could say nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_executor_leaves_no_worker_behind() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let platform = Platform::start_with(dir.path(), &GPU);
+    platform.deploy_as("misbehave", &misbehave(1, "allow")).await;
+    let id = platform.invoke_async("misbehave", json!({"do": "gpu-loop"}).to_string()).await;
+    let logs = format!("/v1/invocations/{id}/logs");
+    let busy = until(PATIENCE, async || platform.get(&logs).await.text().contains("the gpu is busy"));
+    assert!(busy.await, "no kernel runs after {PATIENCE:?}");
+    let workers = workers_of(platform.pid());
+    assert_eq!(workers.len(), 1, "{workers:?}");
+    platform.kill();
+    let gone = until(PATIENCE, async || !workers.iter().any(|worker| parent_of(*worker).is_some()));
+    assert!(gone.await, "{workers:?} still run after {PATIENCE:?}");
+}
+
+/// The processes that compute for this one.
+fn workers_of(executor: u32) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let processes = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_worker = |process: &u32| {
+        let command = std::fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        command.contains("gpu-worker") && parent_of(*process) == Some(executor)
+    };
+    processes.filter(is_worker).collect()
+}
+
+/// The parent of a process that has not ended; who adopts one may take its time to bury it.
+fn parent_of(process: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let mut fields = fields.split(' ');
+    if fields.next()? == "Z" { None } else { fields.next()?.parse().ok() }
 }
 
 /// Slots are only counted until somebody calls: they can be had without any adapter.

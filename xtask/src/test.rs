@@ -70,7 +70,7 @@ const VULKAN_DRIVERS: [&str; 3] =
 /// Installs an adapter in software where there is none at all: tests of the gpu run on whatever there is.
 fn ensure_vulkan() -> Result<()> {
     let drivers = |folder: &&str| std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
-    if VULKAN_DRIVERS.iter().any(|folder| drivers(&folder)) {
+    if VULKAN_DRIVERS.iter().any(drivers) {
         return Ok(());
     }
     if !can_install() {

@@ -34,7 +34,9 @@ pub fn compute() -> Result<Answer> {
     let group = pipeline.bind(0, &[(0, &data)])?;
     let commands = Commands::new()?;
     commands.dispatch(&pipeline, &[&group], [65535, 65535, 1])?;
-    commands.submit()?.wait()?;
+    let submission = commands.submit()?;
+    fanfold::info!("the gpu is busy");
+    submission.wait()?;
     answer(String::from("it ended"))
 }
 
