@@ -51,6 +51,8 @@ pub struct Executor {
     /// What the worker runs functions of other worlds in.
     scheduled: Arc<Direct>,
     worker: Worker,
+    /// What its gpus compute on.
+    adapter: Option<String>,
 }
 
 impl Executor {
@@ -71,11 +73,12 @@ impl Executor {
             reads: TaskTracker::new(),
             gpu: gpu(&config),
         });
+        let adapter = adapter(tasks.gpu.as_ref()).await;
         let shared = Arc::new(Shared { config, engine, store, loader, tasks });
         let direct = Arc::new(Direct::new(shared.clone()));
         let scheduled = Arc::new(Direct::charged(shared.clone()));
         let worker = Worker::start(shared.clone(), scheduled.clone())?;
-        Ok(Self { shared, direct, scheduled, worker })
+        Ok(Self { shared, direct, scheduled, worker, adapter })
     }
 
     /// What it offers to a scheduler.
@@ -86,6 +89,7 @@ impl Executor {
             cpu_millis: config.slots.saturating_mul(1000),
             memory: config.memory,
             gpu: config.gpus,
+            adapter: self.adapter.clone(),
             custom: config.custom.clone(),
         }
     }
@@ -138,7 +142,7 @@ impl Executor {
     }
 }
 
-/// What computes for functions that want a gpu. Nothing is started, and no adapter looked for, before the first of them calls.
+/// What computes for functions that want a gpu.
 fn gpu(config: &Config) -> Option<Gpu> {
     let settings = || Settings {
         memory: config.gpu_memory,
@@ -146,6 +150,25 @@ fn gpu(config: &Config) -> Option<Gpu> {
         ..Settings::new(config.gpu_worker.clone(), config.gpus as usize)
     };
     (config.gpus > 0).then(|| Gpu::new(settings()))
+}
+
+/// The name of what its gpus compute on. Slots can be had without one, until somebody calls.
+async fn adapter(gpu: Option<&Gpu>) -> Option<String> {
+    match gpu?.adapter().await {
+        Ok(adapter) => {
+            tracing::info!(
+                name = adapter.name,
+                driver = adapter.driver,
+                software = adapter.software,
+                "gpu adapter"
+            );
+            Some(adapter.name)
+        }
+        Err(error) => {
+            tracing::warn!(%error, "there are slots for gpus, but no adapter was found: functions that call one will fail");
+            None
+        }
+    }
 }
 
 /// A loaded component keeps a file descriptor for its memory image, and many systems start a process with only 1024.

@@ -327,6 +327,9 @@ pub struct Offer {
     pub memory: u64,
     /// GPUs.
     pub gpu: u32,
+    /// What they compute on, where it was found.
+    #[serde(default)]
+    pub adapter: Option<String>,
     /// Custom resources.
     #[serde(default)]
     pub custom: Custom,

@@ -30,7 +30,7 @@ async fn a_product_on_the_gpu_equals_the_one_on_the_processor() {
         assert_ne!(report["sum"], 0.0, "{report}");
     }
     let bad = platform.post("/function/matmul", json!({"n": 17}).to_string()).await;
-    bad.expect_problem(400, "invalid", "request", "multiple of 16");
+    bad.expect_problem(400, "invalid", "error-returned", "multiple of 16");
     assert!(platform.terminate().success());
 }
 
@@ -70,6 +70,9 @@ async fn a_gpu_is_had_only_by_who_asked_for_it() {
     platform.deploy_as("misbehave", &misbehave(1, "allow")).await;
     let adapter = platform.post("/function/misbehave", body.clone()).await.expect(200).text();
     eprintln!("adapter: {adapter}");
+    let offered = platform.get("/v1/executors").await.expect(200).json();
+    let name = offered["executors"][0]["adapter"].as_str().expect("an adapter");
+    assert!(adapter.ends_with(name), "{adapter}, offered: {name}");
     platform.deploy_as("misbehave", &misbehave(1, "refuse")).await;
     let strict = platform.post("/function/misbehave", body.clone()).await;
     if adapter.contains("software") {
@@ -90,7 +93,7 @@ async fn a_killed_executor_leaves_no_worker_behind() {
     let busy = until(PATIENCE, async || platform.get(&logs).await.text().contains("the gpu is busy"));
     assert!(busy.await, "no kernel runs after {PATIENCE:?}");
     let workers = workers_of(platform.pid());
-    assert_eq!(workers.len(), 1, "{workers:?}");
+    assert!(!workers.is_empty(), "no worker computes");
     platform.kill();
     let gone = until(PATIENCE, async || !workers.iter().any(|worker| parent_of(*worker).is_some()));
     assert!(gone.await, "{workers:?} still run after {PATIENCE:?}");
