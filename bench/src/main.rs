@@ -9,6 +9,7 @@ mod cluster;
 mod cold;
 mod density;
 mod epochs;
+mod gpu;
 mod groupby;
 mod hello;
 mod job;
@@ -34,7 +35,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
     "hello",
     "cold",
     "density",
@@ -50,6 +51,7 @@ const NAMES: [&str; 15] = [
     "memory",
     "sort",
     "strategies",
+    "gpu",
 ];
 
 fn main() -> ExitCode {
@@ -90,6 +92,7 @@ async fn run(name: &str, args: &[String]) -> Result<()> {
         "memory" => pipeline::run(args).await,
         "sort" => sort::run(args).await,
         "strategies" => strategies::run(args).await,
+        "gpu" => gpu::run(args).await,
         // Not one of `all`: it wants packages of Python.
         "peers" => peers::run(args).await,
         "all" => {

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Functions that have tests of their own, which run natively on the SDK's host in the process.
-const FUNCTIONS_TESTED: [&str; 12] = [
+const FUNCTIONS_TESTED: [&str; 16] = [
     "wordcount",
     "thumbnail",
     "conformance",
@@ -23,6 +23,10 @@ const FUNCTIONS_TESTED: [&str; 12] = [
     "kernels",
     "pipeline-memory",
     "matmul",
+    "gpu-speed",
+    "mlp-classify",
+    "genimages",
+    "classify",
 ];
 
 /// Runs every test, or those whose name contains the first argument.
