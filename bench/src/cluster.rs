@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 
 use crate::{
     report,
+    rest::Rest,
     server::{Server, binary},
 };
 
@@ -87,6 +88,12 @@ impl Cluster {
     pub fn pids(&self) -> Vec<u32> {
         let servers = [&self.gateway, &self.s3].into_iter().chain(&self.executors);
         servers.map(Server::pid).chain([self.redis.process.id()]).collect()
+    }
+
+    /// Requests that the S3 server has seen, by method.
+    pub async fn requests(&self) -> Result<serde_json::Value> {
+        let mut s3 = Rest::connect(self.s3.address).await?;
+        Ok(serde_json::from_slice(&s3.send("GET", "/-/requests", "", "").await?.body)?)
     }
 
     /// Another executor.

@@ -9,6 +9,7 @@ mod cluster;
 mod cold;
 mod density;
 mod epochs;
+mod events;
 mod gpu;
 mod groupby;
 mod hello;
@@ -35,7 +36,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 17] = [
     "hello",
     "cold",
     "density",
@@ -51,6 +52,7 @@ const NAMES: [&str; 16] = [
     "memory",
     "sort",
     "strategies",
+    "events",
     "gpu",
 ];
 
@@ -92,6 +94,7 @@ async fn run(name: &str, args: &[String]) -> Result<()> {
         "memory" => pipeline::run(args).await,
         "sort" => sort::run(args).await,
         "strategies" => strategies::run(args).await,
+        "events" => events::run(args).await,
         "gpu" => gpu::run(args).await,
         // Not one of `all`: it wants packages of Python.
         "peers" => peers::run(args).await,

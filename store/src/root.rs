@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use fanfold_protocol::{Error, message::Requests};
 
-use crate::{Objects, Partitions, S3Options, StoreUrl, backend::Backend, blobs::Versions, s3};
+use crate::{Bucket, Objects, Partitions, S3Options, StoreUrl, backend::Backend, blobs::Versions, s3};
 
 /// A handle to one store; cheap to clone. The last one to go closes the store and, where it is a directory, unlocks it.
 #[derive(Clone, Debug)]
@@ -16,6 +16,8 @@ struct Inner {
     partitions: Partitions,
     versions: Versions,
     backend: Backend,
+    /// Where it is in S3.
+    bucket: Option<Bucket>,
 }
 
 impl Store {
@@ -30,7 +32,9 @@ impl Store {
     pub async fn open(url: &StoreUrl, options: &S3Options) -> Result<Self, Error> {
         match url {
             StoreUrl::Directory(dir) => Self::open_dir(dir).await,
-            StoreUrl::S3(bucket) => Ok(Self::over(s3::open(bucket, options).await?)),
+            StoreUrl::S3(bucket) => {
+                Ok(Self::over_bucket(s3::open(bucket, options).await?, Some(bucket.clone())))
+            }
             StoreUrl::Memory => Ok(Self::in_memory()),
         }
     }
@@ -51,11 +55,16 @@ impl Store {
     }
 
     pub(crate) fn over(backend: Backend) -> Self {
+        Self::over_bucket(backend, None)
+    }
+
+    fn over_bucket(backend: Backend, bucket: Option<Bucket>) -> Self {
         Self(Arc::new(Inner {
             objects: Objects::new(backend.clone()),
             partitions: Partitions::new(backend.clone()),
             versions: Versions::default(),
             backend,
+            bucket,
         }))
     }
 
@@ -77,6 +86,11 @@ impl Store {
     /// Users' objects.
     pub fn objects(&self) -> &Objects {
         &self.0.objects
+    }
+
+    /// The user's key of the object that a bucket has under `key`; `None`: it is none of this store's objects.
+    pub fn object_key<'a>(&self, bucket: &str, key: &'a str) -> Option<&'a str> {
+        self.0.bucket.as_ref().filter(|own| own.name == bucket)?.object_key(key)
     }
 
     /// Requests made since it was opened, by every clone of this handle.

@@ -30,6 +30,15 @@ pub struct Bucket {
     pub prefix: String,
 }
 
+impl Bucket {
+    /// The user's key of what the bucket has under `key`; `None`: it is no object of the store that begins here.
+    pub(crate) fn object_key<'a>(&self, key: &'a str) -> Option<&'a str> {
+        let below = key.strip_prefix(&self.prefix)?;
+        let below = if self.prefix.is_empty() { below } else { below.strip_prefix('/')? };
+        below.strip_prefix("objects/")
+    }
+}
+
 impl StoreUrl {
     /// Whether other processes may use the same store at the same time.
     pub fn is_shared(&self) -> bool {
@@ -136,5 +145,17 @@ mod tests {
             assert!(refused.contains("s3://bucket/prefix"), "{text}: {refused}");
         }
         assert_eq!(s3("bucket", "a/b").to_string(), "s3://bucket/a/b");
+    }
+
+    #[test]
+    fn objects_of_a_store_are_known_by_their_keys_in_the_bucket() {
+        let below = |prefix: &str, key| {
+            Bucket { name: "b".into(), prefix: prefix.into() }.object_key(key).map(String::from)
+        };
+        assert_eq!(below("", "objects/in/a b").as_deref(), Some("in/a b"));
+        assert_eq!(below("x/y", "x/y/objects/a").as_deref(), Some("a"));
+        for key in ["objects/a", "x/yobjects/a", "x/y/journal/1", "x/y/objects"] {
+            assert_eq!(below("x/y", key), None, "{key}");
+        }
     }
 }

@@ -7,6 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use fanfold_store::{Credentials, S3Options, Store};
+
 use crate::{
     platform::{Platform, binary},
     redis::Redis,
@@ -112,6 +114,16 @@ impl Cluster {
     /// The same with something special.
     pub fn executor_with(&self, name: &str, start: Start<'_>) -> Platform {
         spawn(self.command("executor", name, start))
+    }
+
+    /// The store of all its processes, as another one of them sees it.
+    pub async fn store(&self) -> Store {
+        let [endpoint, _, access_key_id, secret_access_key] =
+            self.s3.environment().map(|(_, value)| value.to_owned());
+        let credentials = Some(Credentials { access_key_id, secret_access_key });
+        let options = S3Options { endpoint: Some(endpoint), credentials, ..S3Options::default() };
+        let url = "s3://fanfold/test".parse().expect("a URL");
+        Store::open(&url, &options).await.expect("the store of the cluster")
     }
 
     /// Starts an executor with another environment than the cluster's.

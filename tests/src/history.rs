@@ -14,7 +14,7 @@ use std::{
 
 use bytes::Bytes;
 use fanfold_protocol::{AttemptId, record::Record};
-use fanfold_store::{Journal, S3Options, Store};
+use fanfold_store::Journal;
 use serde_json::Value;
 
 use crate::{
@@ -157,12 +157,7 @@ impl History {
 
 /// All records of a journal. Its owner must have ended; one that has not is fenced by this.
 pub async fn journal(cluster: &Cluster, shard: &str) -> Vec<Record> {
-    let [endpoint, _, access_key_id, secret_access_key] =
-        cluster.s3.environment().map(|(_, value)| value.to_owned());
-    let credentials = Some(fanfold_store::Credentials { access_key_id, secret_access_key });
-    let options = S3Options { endpoint: Some(endpoint), credentials, ..S3Options::default() };
-    let url = "s3://fanfold/test".parse().expect("a URL");
-    let store = Store::open(&url, &options).await.expect("the store of the cluster");
+    let store = cluster.store().await;
     let (journal, records) = Journal::open(&store, shard).await.expect("a sound journal");
     journal.close().await.expect("closable");
     records

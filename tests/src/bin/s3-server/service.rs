@@ -1,6 +1,11 @@
 //! Answers requests: the control path, faults, and then S3 itself.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures::StreamExt as _;
@@ -20,6 +25,8 @@ pub type Body = UnsyncBoxBody<Bytes, AnyError>;
 
 /// Where faults are changed.
 const CONTROL: &str = "/-/faults";
+/// Where requests are counted, by method.
+const REQUESTS: &str = "/-/requests";
 /// Where objects are listed and lost; the name of their bucket follows.
 const KEYS: &str = "/-/keys/";
 
@@ -28,11 +35,13 @@ pub struct Service {
     s3: S3Service,
     faults: Faults,
     storage: Arc<Storage>,
+    /// Answered or not, by method.
+    requests: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Service {
     pub fn new(s3: S3Service, faults: Faults, storage: Arc<Storage>) -> Self {
-        Self { s3, faults, storage }
+        Self { s3, faults, storage, requests: Mutex::default() }
     }
 
     /// Answers one request; an error ends its connection.
@@ -44,6 +53,10 @@ impl Service {
         if let Some(bucket) = path.strip_prefix(KEYS) {
             return self.keys(bucket, request).await;
         }
+        if path == REQUESTS {
+            return Ok(response(StatusCode::OK, serde_json::json!(*self.requests()).to_string()));
+        }
+        *self.requests().entry(method.to_string()).or_default() += 1;
         let fault = self.faults.draw(&method, &path);
         match fault {
             Some(Kind::SlowDown) => return Ok(refusal(StatusCode::SERVICE_UNAVAILABLE, "SlowDown")),
@@ -60,6 +73,10 @@ impl Service {
             Some(Kind::Slow) => Ok(answer.map(slow)),
             _ => Ok(answer),
         }
+    }
+
+    fn requests(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What S3 does.

@@ -13,11 +13,11 @@ use std::{
     fs::{self, File},
     io::{self, Read as _},
     ops::Range,
-    os::{fd::AsRawFd as _, unix::fs::FileExt as _},
+    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::SystemTime,
 };
@@ -38,7 +38,8 @@ pub struct Storage {
     next: AtomicU64,
 }
 
-/// An object that is there.
+/// An object that is there, or was when somebody began to read it: its file goes with the last who does. No file stays open,
+/// because there may be more objects than a process may have open files.
 #[derive(Debug)]
 pub struct Object {
     pub bytes: u64,
@@ -47,6 +48,8 @@ pub struct Object {
     /// A file, or a folder of parts.
     path: PathBuf,
     parts: Vec<Part>,
+    /// It was removed or replaced: what it was is under [`unnamed`].
+    removed: AtomicBool,
 }
 
 /// Some of an object's data, in order.
@@ -54,7 +57,8 @@ pub struct Object {
 struct Part {
     /// Which bytes of the object.
     range: Range<u64>,
-    file: File,
+    /// Its name in the folder of parts; empty: the object is a file.
+    name: String,
     /// Where they begin in the file.
     data_at: u64,
 }
@@ -235,7 +239,7 @@ impl Storage {
         fs::rename(&received.path, &file)?;
         let (_, object) = Object::open(file)?;
         if let Some(before) = objects.insert(key.to_owned(), Arc::new(object)) {
-            remove(&before.path)?;
+            before.remove()?;
         }
         Ok(())
     }
@@ -245,7 +249,7 @@ impl Storage {
         let mut buckets = self.buckets();
         let objects = buckets.get_mut(bucket).ok_or(Refused::NoBucket)?;
         match objects.remove(key) {
-            Some(object) => Ok(remove(&object.path)?),
+            Some(object) => Ok(object.remove()?),
             None => Ok(()),
         }
     }
@@ -259,14 +263,15 @@ impl Object {
     /// The object in a file, or in a folder of parts, and its key.
     fn open(path: PathBuf) -> io::Result<(String, Self)> {
         if path.is_file() {
-            let (key, etag, part) = Part::open(&path, 0)?;
+            let (key, etag, part) = Part::of(&path, String::new(), 0)?;
             return Ok((key, Self::of(etag, path, vec![part])?));
         }
         let (mut key, mut etags, mut parts, mut bytes) = (String::new(), Vec::new(), Vec::new(), 0);
-        let mut files = fs::read_dir(&path)?.map(|file| Ok(file?.path())).collect::<io::Result<Vec<_>>>()?;
-        files.sort();
-        for file in files {
-            let (of, etag, part) = Part::open(&file, bytes)?;
+        let names = fs::read_dir(&path)?.map(|file| Ok(file?.file_name().to_string_lossy().into_owned()));
+        let mut names = names.collect::<io::Result<Vec<_>>>()?;
+        names.sort();
+        for name in names {
+            let (of, etag, part) = Part::of(&path, name, bytes)?;
             (key, bytes) = (of, part.range.end);
             etags.push(etag);
             parts.push(part);
@@ -278,7 +283,7 @@ impl Object {
     fn of(etag: String, path: PathBuf, parts: Vec<Part>) -> io::Result<Self> {
         let modified = fs::metadata(&path)?.modified()?;
         let bytes = parts.last().map_or(0, |part| part.range.end);
-        Ok(Self { bytes, etag, modified, path, parts })
+        Ok(Self { bytes, etag, modified, path, parts, removed: AtomicBool::new(false) })
     }
 
     /// Some of its data, up to `length` bytes: fewer where a part ends. It stays readable when it has been replaced.
@@ -286,16 +291,45 @@ impl Object {
         let part = self.parts.iter().find(|part| part.range.contains(&at));
         let part = part.ok_or(io::ErrorKind::UnexpectedEof)?;
         let end = part.range.end.min(at + length as u64);
-        // Opened again, as reading past the page cache changes what it reads from.
-        let file = File::open(format!("/proc/self/fd/{}", part.file.as_raw_fd()))?;
+        // Where it is removed in this moment, it has the other name by now.
+        let file = File::open(within(&self.path, &part.name))
+            .or_else(|_| File::open(within(&unnamed(&self.path), &part.name)))?;
         read_large_at(&file, part.place(at)..part.place(end))
     }
 }
 
+impl Object {
+    /// Nobody finds it any more; who reads it may read on.
+    fn remove(&self) -> io::Result<()> {
+        fs::rename(&self.path, unnamed(&self.path))?;
+        self.removed.store(true, Relaxed);
+        Ok(())
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        if *self.removed.get_mut() {
+            // What stays is removed at the next start.
+            let _ = remove(&unnamed(&self.path));
+        }
+    }
+}
+
+/// What was removed and may be read still.
+fn unnamed(path: &Path) -> PathBuf {
+    path.with_extension("part")
+}
+
+fn within(path: &Path, name: &str) -> PathBuf {
+    if name.is_empty() { path.to_owned() } else { path.join(name) }
+}
+
 impl Part {
-    /// The part in a file, its key and its etag; `at` bytes of the object come before it.
-    fn open(path: &Path, at: u64) -> io::Result<(String, String, Self)> {
-        let mut file = File::open(path)?;
+    /// The part with a name in an object's folder, or the object's file; its key and its etag. `at` bytes of the object come before
+    /// it.
+    fn of(path: &Path, name: String, at: u64) -> io::Result<(String, String, Self)> {
+        let mut file = File::open(within(path, &name))?;
         let mut lengths = [0; 8];
         file.read_exact(&mut lengths)?;
         let length =
@@ -306,7 +340,7 @@ impl Part {
         let [key, etag] = [text, etag].map(|text| String::from_utf8_lossy(&text).into_owned());
         let data_at = (8 + length(0) + length(4)) as u64;
         let range = at..at + file.metadata()?.len() - data_at;
-        Ok((key, etag, Self { range, file, data_at }))
+        Ok((key, etag, Self { range, name, data_at }))
     }
 
     /// Where a byte of the object is in the file.
