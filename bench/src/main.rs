@@ -10,6 +10,7 @@ mod cold;
 mod density;
 mod epochs;
 mod events;
+mod gpu;
 mod groupby;
 mod hello;
 mod job;
@@ -35,7 +36,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 17] = [
     "hello",
     "cold",
     "density",
@@ -52,6 +53,7 @@ const NAMES: [&str; 16] = [
     "sort",
     "strategies",
     "events",
+    "gpu",
 ];
 
 fn main() -> ExitCode {
@@ -93,6 +95,7 @@ async fn run(name: &str, args: &[String]) -> Result<()> {
         "sort" => sort::run(args).await,
         "strategies" => strategies::run(args).await,
         "events" => events::run(args).await,
+        "gpu" => gpu::run(args).await,
         // Not one of `all`: it wants packages of Python.
         "peers" => peers::run(args).await,
         "all" => {

@@ -50,6 +50,9 @@ pub enum Command {
     /// The limited child process that compiles one component. Started by the executor.
     #[command(hide = true)]
     CompileComponent,
+    /// The process that has an executor's gpu. Started by the executor.
+    #[command(hide = true)]
+    GpuWorker,
     /// Everything that asks a gateway.
     #[command(flatten)]
     Client(ClientCommand),

@@ -23,6 +23,11 @@ pub fn fix(code: Code) -> &'static str {
         Code::RequestTimeout => "send the request faster, or in smaller parts",
         Code::Request | Code::Call => "correct the request; `fanfold help COMMAND` shows how",
         Code::Certificate => "look at the file it names; docs/tls.md shows how to make certificates",
+        Code::Gpu => "correct the call that the message names; docs/gpu.md has the rules",
+        Code::Shader => "mend the shader that the message names, or make it smaller",
+        Code::GpuAdapter => {
+            "set gpu.software = \"allow\" in fanfold.toml, or start an executor where there is a gpu"
+        }
         Code::Trigger => "`fanfold trigger ls` lists triggers; docs/triggers.md lists their keys",
         Code::Event => "docs/triggers.md shows what events look like",
         Code::Token => "put the gateway's token into FANFOLD_TOKEN",
@@ -53,6 +58,9 @@ pub fn fix(code: Code) -> &'static str {
         Code::LogOverflow => "log less: 1 MiB is kept per attempt",
         Code::OutputTooLarge => "return less, or write an object or partition",
         Code::Compile => "make the component smaller, or its functions shorter",
+        Code::GpuMemory => "use smaller buffers, or drop those that are no longer needed",
+        Code::GpuTime => "submit less work at a time, or look for a loop without an end in the shader",
+        Code::GpuLost => "run it again; the platform's log has the last words of the gpu's process",
         Code::Deadline => "give the task a later deadline",
         Code::ExecutorLost | Code::PartitionLost => "run it again",
         Code::Corrupt => "restore the data from its source; the platform's log names the file",

@@ -46,6 +46,7 @@ fn main() -> ExitCode {
         Command::Infra(command) => runtime::client(commands::infra::run(command, out)),
         Command::New(args) => new::run(&args, out),
         Command::CompileComponent => return fanfold_executor::compile_child(),
+        Command::GpuWorker => return fanfold_executor::gpu_worker(),
         Command::Client(command) => runtime::client(commands::run(command, url.as_deref(), out)),
     };
     match ended {

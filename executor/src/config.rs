@@ -1,9 +1,9 @@
 //! What an executor is told at its start. Sizes are bytes.
 
-use std::{ffi::OsString, path::PathBuf, thread};
+use std::{ffi::OsString, path::PathBuf, thread, time::Duration};
 
 use fanfold_peer::Security;
-use fanfold_protocol::{ExecutorId, custom::Custom};
+use fanfold_protocol::{ExecutorId, custom::Custom, limit};
 
 /// How much an executor may use and how it compiles.
 #[derive(Clone, Debug)]
@@ -14,6 +14,14 @@ pub struct Config {
     pub slots: u32,
     /// Memory of instances: what the scheduled lane may be assigned, and, counted apart, what direct calls may use.
     pub memory: u64,
+    /// Attempts that want a gpu at once. Slots may be more than there are gpus; they share it then.
+    pub gpus: u32,
+    /// Bytes of all gpu buffers of one job at a time.
+    pub gpu_memory: u64,
+    /// How long one submission to a gpu may take.
+    pub gpu_submission: Duration,
+    /// Program and arguments that run [`fanfold_gpu::gpu_worker`], for example `/proc/self/exe gpu-worker`.
+    pub gpu_worker: Vec<OsString>,
     /// Custom resources it has.
     pub custom: Custom,
     /// Memory of the partition cache.
@@ -45,6 +53,10 @@ impl Default for Config {
             executor: ExecutorId(1),
             slots: thread::available_parallelism().map_or(1, |n| n.get() as u32),
             memory: 4 << 30,
+            gpus: 0,
+            gpu_memory: limit::GPU_MEMORY_BYTES_DEFAULT,
+            gpu_submission: Duration::from_millis(limit::GPU_SUBMISSION_MS),
+            gpu_worker: Vec::new(),
             custom: Custom::new(),
             cache_memory: 512 << 20,
             spill: None,

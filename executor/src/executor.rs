@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fanfold_gpu::{Gpu, Settings};
 use fanfold_peer::Security;
 use fanfold_protocol::{
     Digest, Error,
@@ -50,6 +51,8 @@ pub struct Executor {
     /// What the worker runs functions of other worlds in.
     scheduled: Arc<Direct>,
     worker: Worker,
+    /// What its gpus compute on.
+    adapter: Option<String>,
 }
 
 impl Executor {
@@ -68,12 +71,14 @@ impl Executor {
             cache,
             store: store.clone(),
             reads: TaskTracker::new(),
+            gpu: gpu(&config),
         });
+        let adapter = adapter(tasks.gpu.as_ref()).await;
         let shared = Arc::new(Shared { config, engine, store, loader, tasks });
         let direct = Arc::new(Direct::new(shared.clone()));
         let scheduled = Arc::new(Direct::charged(shared.clone()));
         let worker = Worker::start(shared.clone(), scheduled.clone())?;
-        Ok(Self { shared, direct, scheduled, worker })
+        Ok(Self { shared, direct, scheduled, worker, adapter })
     }
 
     /// What it offers to a scheduler.
@@ -83,7 +88,8 @@ impl Executor {
             executor: config.executor,
             cpu_millis: config.slots.saturating_mul(1000),
             memory: config.memory,
-            gpu: 0,
+            gpu: config.gpus,
+            adapter: self.adapter.clone(),
             custom: config.custom.clone(),
         }
     }
@@ -129,7 +135,39 @@ impl Executor {
         self.worker.stop().await;
         self.scheduled.stop().await;
         self.direct.stop().await;
+        if let Some(gpu) = &self.shared.tasks.gpu {
+            gpu.stop().await;
+        }
         self.cache().close().await;
+    }
+}
+
+/// What computes for functions that want a gpu.
+fn gpu(config: &Config) -> Option<Gpu> {
+    let settings = || Settings {
+        memory: config.gpu_memory,
+        submission: config.gpu_submission,
+        ..Settings::new(config.gpu_worker.clone(), config.gpus as usize)
+    };
+    (config.gpus > 0).then(|| Gpu::new(settings()))
+}
+
+/// The name of what its gpus compute on. Slots can be had without one, until somebody calls.
+async fn adapter(gpu: Option<&Gpu>) -> Option<String> {
+    match gpu?.adapter().await {
+        Ok(adapter) => {
+            tracing::info!(
+                name = adapter.name,
+                driver = adapter.driver,
+                software = adapter.software,
+                "gpu adapter"
+            );
+            Some(adapter.name)
+        }
+        Err(error) => {
+            tracing::warn!(%error, "there are slots for gpus, but no adapter was found: functions that call one will fail");
+            None
+        }
     }
 }
 

@@ -27,4 +27,10 @@ mod testing;
 pub use compile::compile_child;
 pub use config::{Config, Spill};
 pub use executor::Executor;
+pub use fanfold_gpu::gpu_worker;
+
+/// What computes for functions that want a gpu, for who asks what there is.
+pub mod gpu {
+    pub use fanfold_gpu::{Gpu, Settings, message::Adapter};
+}
 pub use worker::session::Session;

@@ -66,6 +66,8 @@ pub enum Code {
     RequestTimeout,
     Call,
     Certificate,
+    Gpu,
+    Shader,
     Trigger,
     Event,
     // unauthorized
@@ -87,6 +89,7 @@ pub enum Code {
     AlreadyFinished,
     NotFinished,
     Precondition,
+    GpuAdapter,
     // overloaded
     QueueFull,
     Memory,
@@ -105,8 +108,11 @@ pub enum Code {
     OutputTooLarge,
     Compile,
     Deadline,
+    GpuMemory,
+    GpuTime,
     // lost
     ExecutorLost,
+    GpuLost,
     PartitionLost,
     Corrupt,
     // platform

@@ -170,6 +170,47 @@ pub const SPILLS_MAX: usize = 2;
 pub const LAZY_UPLOAD_DELAY_MS: u64 = 3_000;
 const _: () = assert!(SEGMENT_BYTES_MAX <= JOURNAL_QUEUE_BYTES_MAX);
 
+// What a function may do with a gpu. Each bounds what its process, or the executor on the way to it, holds.
+
+/// Bytes of one shader's WGSL: ten times the longest kernels in use; parsing and translating it costs a hundred times as much memory.
+pub const GPU_SHADER_BYTES_MAX: usize = 256 << 10;
+/// Brackets of all kinds within one another in a shader: what parses them calls itself for each.
+pub const GPU_SHADER_DEPTH_MAX: usize = 64;
+/// Operators in one expression of a shader, and branches in one chain of `else if`: each is one level more of a tree that is walked
+/// by calls within calls.
+pub const GPU_SHADER_CHAIN_MAX: usize = 512;
+/// Bytes of one read or write on their way between executor and gpu process: long enough that a round trip is cheap beside its copy.
+pub const GPU_CHUNK_BYTES_MAX: usize = 4 << 20;
+/// Bytes of one message to or from a gpu process without such data: a shader, or a submission of as many commands as there may be.
+pub const GPU_MESSAGE_BYTES_MAX: usize = 4 << 20;
+/// Buffers, shaders, pipelines and bind groups that one attempt holds, each kind.
+pub const GPU_HANDLES_MAX: usize = 1 << 14;
+/// Bytes of a label, or of the name of an entry point or constant.
+pub const GPU_NAME_BYTES_MAX: usize = 256;
+/// Entries of a bind group or of its layout, groups of a layout, and constants of a pipeline: more than adapters take.
+pub const GPU_ENTRIES_MAX: usize = 256;
+/// Commands of one submission.
+pub const GPU_COMMANDS_MAX: usize = 4096;
+/// Submissions of one attempt that have not ended; a further one is refused.
+pub const GPU_SUBMISSIONS_MAX: usize = 64;
+/// Compiled pipelines that one gpu process keeps for its next attempts: some hundred kilobytes each.
+pub const GPU_PIPELINES_KEPT_MAX: usize = 256;
+/// How long one submission may take, from being handed over to its end, unless the executor was told otherwise.
+pub const GPU_SUBMISSION_MS: u64 = 10_000;
+/// How long any other call to a gpu process may take: compiling a large pipeline does take seconds.
+pub const GPU_CALL_MS: u64 = 60_000;
+/// How long a gpu process has to find its adapter: cold drivers on busy machines were seen to take seconds.
+pub const GPU_START_MS: u64 = 60_000;
+/// How long a gpu process without work is kept for the same job.
+pub const GPU_IDLE_MS: u64 = 60_000;
+/// The longest pause before another gpu process is started where the last ones did not get as far as their adapter.
+pub const GPU_BACKOFF_MS_MAX: u64 = 10_000;
+/// Memory of a gpu process beside the buffers it may have: drivers, compilers, code.
+pub const GPU_PROCESS_MEMORY_BYTES: u64 = 4 << 30;
+/// Bytes of all buffers of one job at a time, unless the executor was told otherwise.
+pub const GPU_MEMORY_BYTES_DEFAULT: u64 = 1 << 30;
+const _: () = assert!(GPU_SHADER_BYTES_MAX < GPU_MESSAGE_BYTES_MAX);
+
 // What the gateway keeps or takes, beside the above.
 
 /// Names of custom resources that an owner tells apart; a handful describes a cluster, and each costs every task four

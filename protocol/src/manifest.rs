@@ -51,6 +51,9 @@ pub struct Manifest {
     /// Where outgoing requests may go.
     #[serde(default)]
     pub egress: Egress,
+    /// What will do as a gpu, for its attempts that hold one. Where nothing is said it is no part of a version's digest.
+    #[serde(default, skip_serializing_if = "Gpu::is_default")]
+    pub gpu: Gpu,
     /// What calls it: `[[trigger]]`.
     #[serde(default, rename = "trigger", skip_serializing_if = "Vec::is_empty")]
     pub triggers: Vec<Trigger>,
@@ -129,6 +132,33 @@ pub struct Egress {
     pub allow: Vec<String>,
 }
 
+/// What will do as a gpu.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Gpu {
+    /// Whether an adapter that computes on the processor will do.
+    pub software: SoftwareGpu,
+}
+
+impl Gpu {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Whether an adapter that computes on the processor will do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum SoftwareGpu {
+    /// It will.
+    Allow,
+    /// Only hardware will.
+    #[default]
+    Refuse,
+}
+
 fn default_timeout() -> u64 {
     30_000
 }
@@ -152,6 +182,7 @@ impl Manifest {
             env: BTreeMap::new(),
             secrets: Vec::new(),
             egress: Egress::default(),
+            gpu: Gpu::default(),
             triggers: Vec::new(),
         }
     }
@@ -195,9 +226,6 @@ impl Manifest {
         }
         if memory_max.is_some_and(|max| max < memory) {
             return Err(refuse("resources.memory_max is below resources.memory: raise it or leave it out"));
-        }
-        if self.resources.gpu > 0 {
-            return Err(refuse("resources.gpu: this version has no gpu host calls; leave it out"));
         }
         if let Some(why) = custom_fault(&self.resources.custom) {
             return Err(refuse(format!("resources.custom: {why}")));
@@ -341,7 +369,10 @@ mod tests {
         check("name = \"a\"\n[resources]\nmemory = \"12 parsecs\"", Err("128MiB"));
         check("timeout = \"5s\"", Err("missing field `name`"));
         check("name = \"a\"\n[concurrency]\nmax = 0", Err("concurrency.max is zero"));
-        check("name = \"a\"\n[resources]\ngpu = 1", Err("no gpu host calls"));
+        check("name = \"a\"\n[resources]\ngpu = 1", Ok(()));
+        check("name = \"a\"\n[resources]\ngpu = 1\n[gpu]\nsoftware = \"allow\"", Ok(()));
+        check("name = \"a\"\n[resources]\ngpu = 1\n[gpu]\nsoftware = true", Err("software"));
+        check("name = \"a\"\n[gpu]\nsoftware = \"allow\"", Ok(()));
         check("name = \"a\"\n[resources.custom]\nlicence = 2", Ok(()));
         check("name = \"a\"\n[resources.custom]\nLicence = 2", Err("`Licence` is no name"));
         check("name = \"a\"\n[[trigger]]\nkind = \"interval\"\nevery = \"5m\"", Ok(()));

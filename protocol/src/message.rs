@@ -35,6 +35,8 @@ pub struct Assignment {
     pub generator: bool,
     /// Cap over all memories and tables.
     pub memory: u64,
+    /// GPUs it holds: with none it may not call one.
+    pub gpu: u32,
     /// Time until it is stopped with `timeout`: wall time without what it spent blocked, in a wait for partitions or for
     /// the consumer of what it yields.
     pub timeout_ms: u64,
@@ -325,6 +327,9 @@ pub struct Offer {
     pub memory: u64,
     /// GPUs.
     pub gpu: u32,
+    /// What they compute on, where it was found.
+    #[serde(default)]
+    pub adapter: Option<String>,
     /// Custom resources.
     #[serde(default)]
     pub custom: Custom,

@@ -91,6 +91,7 @@ impl Bench {
             cpu_millis: 4000,
             memory: 1 << 40,
             gpu: 0,
+            adapter: None,
             custom: Default::default(),
         };
         scheduler.step(0, Event::ExecutorJoined { offer, held: Vec::new() }, &mut out);

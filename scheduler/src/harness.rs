@@ -391,6 +391,7 @@ fn offer(rest: &[&str]) -> Offer {
         cpu_millis: option(rest, "cpu").map_or(1000, |cpu: u32| cpu * 1000),
         memory: option(rest, "mem").unwrap_or(1000) * MIB,
         gpu: option(rest, "gpu").unwrap_or(0),
+        adapter: None,
         custom: custom(rest),
     }
 }

@@ -111,6 +111,7 @@ impl Scheduler {
             outputs: terms.outputs,
             generator: terms.generator,
             memory: task.memory,
+            gpu: terms.gpu,
             timeout_ms: terms.timeout_ms,
             durability: if recorded_root { Durability::Eager } else { terms.durability },
         })

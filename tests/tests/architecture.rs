@@ -14,7 +14,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fanfold-store", &["fanfold-protocol"]),
     ("fanfold-peer", &["fanfold-protocol"]),
     ("fanfold-scheduler", &["fanfold-protocol"]),
-    ("fanfold-executor", &["fanfold-peer", "fanfold-protocol", "fanfold-store"]),
+    ("fanfold-gpu", &["fanfold-protocol"]),
+    ("fanfold-executor", &["fanfold-gpu", "fanfold-peer", "fanfold-protocol", "fanfold-store"]),
     ("fanfold-triggers", &["fanfold-protocol"]),
     (
         "fanfold-gateway",
@@ -49,7 +50,7 @@ const OWNED: &[(&str, &[&str])] = &[
     ("wasmtime", &["fanfold-executor"]),
     ("wasmtime-wasi", &["fanfold-executor"]),
     ("wasmtime-wasi-http", &["fanfold-executor"]),
-    ("wgpu", &["fanfold-executor"]),
+    ("wgpu", &["fanfold-gpu"]),
     ("axum", &["fanfold-gateway"]),
     ("rustls", &["fanfold-peer"]),
     ("tokio-rustls", &["fanfold-peer"]),

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Functions that have tests of their own, which run natively on the SDK's host in the process.
-const FUNCTIONS_TESTED: [&str; 11] = [
+const FUNCTIONS_TESTED: [&str; 16] = [
     "wordcount",
     "thumbnail",
     "conformance",
@@ -22,6 +22,11 @@ const FUNCTIONS_TESTED: [&str; 11] = [
     "sgd",
     "kernels",
     "pipeline-memory",
+    "matmul",
+    "gpu-speed",
+    "mlp-classify",
+    "genimages",
+    "classify",
 ];
 
 /// Runs every test, or those whose name contains the first argument.
@@ -62,6 +67,24 @@ const FAKETIME: [&str; 4] = [
     "/usr/lib64/faketime",
 ];
 
+/// Where Vulkan's loader looks for drivers.
+const VULKAN_DRIVERS: [&str; 3] =
+    ["/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d"];
+
+/// Installs an adapter in software where there is none at all: tests of the gpu run on whatever there is.
+fn ensure_vulkan() -> Result<()> {
+    let drivers = |folder: &&str| std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
+    if VULKAN_DRIVERS.iter().any(drivers) {
+        return Ok(());
+    }
+    if !can_install() {
+        bail!(
+            "no Vulkan driver: install one (Debian and Ubuntu: `sudo apt-get install libvulkan1 mesa-vulkan-drivers`)"
+        );
+    }
+    install(&["libvulkan1", "mesa-vulkan-drivers"])
+}
+
 /// Tests start Redis servers of their own: only the program has to be there. The library for clocks is wanted as well; where it
 /// cannot be installed, the tests with clocks say that they were skipped.
 fn ensure_packages() -> Result<()> {
@@ -69,7 +92,7 @@ fn ensure_packages() -> Result<()> {
     if !FAKETIME.iter().any(|folder| Path::new(folder).exists()) && can_install() {
         install(&["libfaketime"])?;
     }
-    Ok(())
+    ensure_vulkan()
 }
 
 /// Installs Redis where it is missing.

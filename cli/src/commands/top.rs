@@ -117,6 +117,7 @@ fn executors(executors: &[ExecutorView]) -> String {
         right("ATTEMPTS"),
         left("JOINED"),
         left("PEER"),
+        left("ADAPTER"),
     ];
     let mut table = Table::new(columns);
     for executor in executors {
@@ -130,9 +131,18 @@ fn executors(executors: &[ExecutorView]) -> String {
             executor.attempts.to_string(),
             units::ago(executor.joined_at_ms),
             executor.peer.clone().unwrap_or_default(),
+            adapter(executor),
         ]);
     }
     table.to_string()
+}
+
+fn adapter(executor: &ExecutorView) -> String {
+    match &executor.adapter {
+        Some(name) => name.clone(),
+        None if executor.gpu > 0 => "none found".to_owned(),
+        None => String::new(),
+    }
 }
 
 fn link(executor: &ExecutorView) -> String {
@@ -227,8 +237,9 @@ mod tests {
             cpu_millis_used: 1500,
             memory: 4 << 30,
             memory_used: 1 << 30,
-            gpu: 0,
+            gpu: 1,
             gpu_used: 0,
+            adapter: Some("llvmpipe".into()),
             attempts: 2,
             unsent: 7,
         };
@@ -249,8 +260,8 @@ mod tests {
         let wanted = "\
 1 executor: 1.5 of 2 cpus, 1 GiB of 4 GiB in use; 1 job running, 0 waiting
 
-EXECUTOR  NAME  LINK           CPUS       MEMORY  GPUS  ATTEMPTS  JOINED    PEER
-e3        box   up, 7 unsent  1.5/2  1 GiB/4 GiB   0/0         2  just now  10.0.0.1:7071
+EXECUTOR  NAME  LINK           CPUS       MEMORY  GPUS  ATTEMPTS  JOINED    PEER           ADAPTER
+e3        box   up, 7 unsent  1.5/2  1 GiB/4 GiB   0/1         2  just now  10.0.0.1:7071  llvmpipe
 
 RUNNABLE TASKS  OF JOBS  CPUS   MEMORY  GPUS  EACH
             40        1     1  128 MiB     0  waits for 1 cpu to be free

@@ -6,9 +6,11 @@ pub mod prices;
 pub mod signals;
 
 use std::{
+    ffi::OsString,
     net::{SocketAddr, TcpListener},
     num::NonZeroU32,
     path::PathBuf,
+    time::Duration,
 };
 
 use fanfold_protocol::{
@@ -86,6 +88,12 @@ pub struct Capacity {
     /// Memory for partitions that tasks hand to each other, out of --memory [default: an eighth of it]
     #[arg(long, value_parser = units::parse_bytes)]
     cache_memory: Option<u64>,
+    /// Tasks that want a gpu at once; 0: none. They find the best Vulkan adapter that there is, if need be one in software
+    #[arg(long, default_value_t = 0)]
+    gpus: u32,
+    /// Memory of the gpu for the buffers of one job, such as 4GiB
+    #[arg(long, value_parser = units::parse_bytes, value_name = "SIZE", default_value = "1GiB")]
+    gpu_memory: u64,
     /// Custom resources it has, as NAME=COUNT; functions ask for them in `[resources.custom]`
     #[arg(long = "resource", value_name = "NAME=COUNT", value_parser = amount)]
     resources: Vec<(String, u32)>,
@@ -124,6 +132,10 @@ impl Capacity {
         Ok(fanfold_executor::Config {
             executor,
             custom,
+            gpus: self.gpus,
+            gpu_memory: self.gpu_memory,
+            gpu_submission: Duration::from_millis(fanfold_protocol::limit::GPU_SUBMISSION_MS),
+            gpu_worker: gpu_worker(),
             slots: self.slots.map_or_else(machine::cpus, NonZeroU32::get),
             memory: memory - cache_memory,
             cache_memory,
@@ -139,6 +151,11 @@ impl Capacity {
         let bytes = self.spill_max.unwrap_or_else(|| machine::free_space(&dir) / 2);
         (bytes > 0).then_some(fanfold_executor::Spill { dir, bytes })
     }
+}
+
+/// What runs [`fanfold_executor::gpu_worker`].
+pub fn gpu_worker() -> Vec<OsString> {
+    vec!["/proc/self/exe".into(), "gpu-worker".into()]
 }
 
 /// `NAME=COUNT`.

@@ -10,7 +10,7 @@ use super::survey::Import;
 const FUNCTIONS_SHOWN: usize = 8;
 
 /// Package, version prefix that is compatible, and interfaces.
-pub(crate) const OFFER: [(&str, &str, &[&str]); 8] = [
+pub(crate) const OFFER: [(&str, &str, &[&str]); 9] = [
     ("wasi:io", "0.2.", &["error", "poll", "streams"]),
     ("wasi:clocks", "0.2.", &["monotonic-clock", "wall-clock"]),
     ("wasi:random", "0.2.", &["insecure", "insecure-seed", "random"]),
@@ -46,6 +46,7 @@ pub(crate) const OFFER: [(&str, &str, &[&str]); 8] = [
     ),
     ("wasi:http", "0.2.", &["outgoing-handler", "types"]),
     ("fanfold:function", "0.1.", &["context", "data", "log", "objects", "tasks", "types"]),
+    ("fanfold:gpu", "0.1.", &["compute"]),
 ];
 
 /// Splits `package/interface@version`; the version is empty where there is none.

@@ -8,8 +8,8 @@
 use crate::task::resource;
 
 wasmtime::component::bindgen!({
-    path: "../sdk/wit",
-    world: "task",
+    path: ["../sdk/wit", "../sdk/wit/gpu"],
+    world: "fanfold:gpu/gpu-task",
     imports: {
         "fanfold:function/tasks.submit": async | trappable,
         "fanfold:function/tasks.submit-memo": async | trappable,
@@ -26,6 +26,18 @@ wasmtime::component::bindgen!({
         "fanfold:function/objects.[drop]object-writer": trappable,
         "fanfold:function/objects.create": trappable,
         "fanfold:function/objects": async | trappable,
+        "fanfold:gpu/compute.adapter": async | trappable,
+        "fanfold:gpu/compute.create-buffer": async | trappable,
+        "fanfold:gpu/compute.create-shader-module": async | trappable,
+        "fanfold:gpu/compute.create-compute-pipeline": async | trappable,
+        "fanfold:gpu/compute.create-bind-group": async | trappable,
+        "fanfold:gpu/compute.create-command-encoder": async | trappable,
+        "fanfold:gpu/compute.submit": async | trappable,
+        "fanfold:gpu/compute.[method]buffer.write": async | trappable,
+        "fanfold:gpu/compute.[method]buffer.read": async | trappable,
+        "fanfold:gpu/compute.[method]buffer.load": async | trappable,
+        "fanfold:gpu/compute.[method]buffer.store": async | trappable,
+        "fanfold:gpu/compute.[method]submission.wait": async | trappable,
         default: trappable,
     },
     exports: { default: async },
@@ -36,5 +48,14 @@ wasmtime::component::bindgen!({
         "fanfold:function/data.reader": resource::Reader,
         "fanfold:function/data.writer": resource::Writer,
         "fanfold:function/objects.object-writer": resource::ObjectWriter,
+        "fanfold:gpu/compute.buffer": resource::Buffer,
+        "fanfold:gpu/compute.shader-module": resource::ShaderModule,
+        "fanfold:gpu/compute.compute-pipeline": resource::ComputePipeline,
+        "fanfold:gpu/compute.bind-group": resource::BindGroup,
+        "fanfold:gpu/compute.command-encoder": resource::CommandEncoder,
+        "fanfold:gpu/compute.submission": resource::Submission,
     },
 });
+
+/// The export is that of every task function, whether it imports a gpu or not.
+pub use GpuTaskPre as TaskPre;

@@ -9,6 +9,7 @@ use std::{
     sync::{Arc, atomic::AtomicUsize},
 };
 
+use fanfold_gpu::Gpu;
 use fanfold_protocol::{
     AttemptId, Code, Error, ExecutorId, JobId, Kind, PartitionId, TaskId,
     call::Durability,
@@ -25,6 +26,7 @@ use super::{
     bindings::fanfold::function::types,
     convert,
     futures::{self, Futures, Origin},
+    gpu::GpuHost,
     object_writer::ObjectWriter,
     outputs::Outputs,
     owner::Owner,
@@ -44,6 +46,8 @@ pub struct Environment {
     pub store: Store,
     /// Reads ahead of a guest run under it.
     pub reads: TaskTracker,
+    /// What computes for functions that want a gpu; `None` where the executor has no slots for them.
+    pub gpu: Option<Gpu>,
 }
 
 /// Who a task is.
@@ -63,6 +67,8 @@ pub struct Identity {
     pub generator: bool,
     /// When its outputs go to the object store.
     pub durability: Durability,
+    /// GPUs it holds.
+    pub gpu: u32,
 }
 
 impl Identity {
@@ -92,6 +98,8 @@ pub struct TaskHost {
     /// Each is taken out while it writes.
     pub(super) object_writers: Slab<Option<Box<ObjectWriter>>>,
     pub(super) outputs: Outputs,
+    /// Its session on a gpu, from its first call there.
+    pub(super) gpu: Option<Box<GpuHost>>,
     /// Calls made so far: the index of the next one.
     pub(super) calls: u64,
     /// First outputs of calls, in order, that are not known to have ended.
@@ -125,6 +133,7 @@ impl TaskHost {
             writers: Slab::new(),
             object_writers: Slab::new(),
             outputs: Outputs::default(),
+            gpu: None,
             calls: 0,
             pending: VecDeque::new(),
             ahead: Arc::default(),

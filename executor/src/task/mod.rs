@@ -10,6 +10,7 @@ mod calls;
 mod convert;
 mod data;
 mod futures;
+mod gpu;
 mod host;
 mod object_writer;
 mod objects;
@@ -48,6 +49,7 @@ pub fn add_to_linker<T: HasTask>(linker: &mut Linker<T>) -> wasmtime::Result<()>
     function::objects::add_to_linker::<T, Views>(linker, view)?;
     function::context::add_to_linker::<T, Views>(linker, view)?;
     function::log::add_to_linker::<T, Loggers<T>>(linker, logger)?;
+    bindings::fanfold::gpu::compute::add_to_linker::<T, Views>(linker, view)?;
     data::link_bytes(linker)?;
     object_writer::link_write(linker)
 }

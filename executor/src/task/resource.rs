@@ -20,3 +20,27 @@ pub enum Writer {}
 /// An object that is being written.
 #[derive(Debug)]
 pub enum ObjectWriter {}
+
+/// Memory of a gpu.
+#[derive(Debug)]
+pub enum Buffer {}
+
+/// A shader.
+#[derive(Debug)]
+pub enum ShaderModule {}
+
+/// A compiled entry point of one.
+#[derive(Debug)]
+pub enum ComputePipeline {}
+
+/// Buffers bound to a pipeline's variables.
+#[derive(Debug)]
+pub enum BindGroup {}
+
+/// Commands for a gpu that are being recorded.
+#[derive(Debug)]
+pub enum CommandEncoder {}
+
+/// Commands that a gpu carries out.
+#[derive(Debug)]
+pub enum Submission {}

@@ -153,6 +153,8 @@ pub async fn run_direct(shared: &Shared, call: DirectCall) -> Result<DirectOutpu
         outputs: 1,
         generator: false,
         durability: Durability::None,
+        // Whoever asks for one is a job.
+        gpu: 0,
     };
     let host = TaskHost::new(shared.tasks.clone(), identity, None, &[]);
     let begun = Instant::now();
@@ -166,7 +168,11 @@ pub async fn run_direct(shared: &Shared, call: DirectCall) -> Result<DirectOutpu
         Ok((task.whole(values, body_max).await?, ended))
     };
     let control = Control::default();
-    let (output, ended) = meter(run, &control, timeout).await.result??;
+    let result = meter(run, &control, timeout).await.result;
+    if let Some(task) = &mut store.data_mut().task {
+        task.close_gpu().await;
+    }
+    let (output, ended) = result??;
     Ok(DirectOutput { output, instantiate_us, run_us: ended.saturating_sub(instantiate_us) })
 }
 

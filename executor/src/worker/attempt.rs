@@ -89,10 +89,20 @@ impl Attempt {
     ) -> Result<Vec<Output>, Error> {
         let Program::Task(pre) = &loaded.program else { return Err(Error::internal("not a task function")) };
         let Assignment {
-            attempt, job, entry, args, outputs, generator, memory, timeout_ms, durability, ..
+            attempt,
+            job,
+            entry,
+            args,
+            outputs,
+            generator,
+            memory,
+            gpu,
+            timeout_ms,
+            durability,
+            ..
         } = assignment;
         let shared = &self.worker.shared;
-        let identity = Identity { attempt, job, function, entry, outputs, generator, durability };
+        let identity = Identity { attempt, job, function, entry, outputs, generator, durability, gpu };
         let owner = Owner::new(attempt, self.session.events.clone(), self.control.clone());
         let host = TaskHost::new(shared.tasks.clone(), identity, Some(owner), &args);
         let logs = LogSink::default();
@@ -107,6 +117,9 @@ impl Attempt {
         self.usage.memory_peak = store.data().limits.peak();
         if let Some(task) = &store.data().task {
             (self.usage.bytes_read, self.usage.bytes_written) = task.transferred();
+        }
+        if let Some(task) = &mut store.data_mut().task {
+            task.close_gpu().await;
         }
         metered.result?
     }

@@ -44,6 +44,7 @@ async fn run(wat: &str, input: &'static [u8]) -> (Result<Vec<Output>, Error>, St
         generator: false,
         // Not what the manifest says: the second attempt of one that ran out of memory.
         memory: 256 << 20,
+        gpu: 0,
         timeout_ms: 10_000,
         durability: Durability::Eager,
     };

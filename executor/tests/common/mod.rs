@@ -85,6 +85,7 @@ pub fn root(version: Digest, entry: &str, args: Vec<Value>) -> Assignment {
         outputs: 1,
         generator: false,
         memory: 64 << 20,
+        gpu: 0,
         timeout_ms: 30_000,
         durability: Durability::Lazy,
     }

@@ -1,5 +1,7 @@
 //! Does on demand what a function must not do, to show that only its caller notices: `{"do": "loop"}`.
 
+mod gpu;
+
 use std::{hint::black_box, time::Duration};
 
 use fanfold::{
@@ -53,6 +55,16 @@ enum Act {
     Retry,
     /// Ends the process as failed.
     Exit,
+    /// Says what computes on its gpu.
+    GpuAdapter,
+    /// Has a gpu compute for ever.
+    GpuLoop,
+    /// Takes more memory of a gpu than there is for a job.
+    GpuAllocate,
+    /// Has a shader compiled that nests too deep.
+    GpuShader,
+    /// Reads beyond a buffer.
+    GpuOverrun,
 }
 
 /// The misdeed.
@@ -84,6 +96,11 @@ fn misbehave(request: Request) -> Result<Answer> {
         Act::Error => Err(Error::guest("asked to fail")),
         Act::Retry => Err(Error::new(ErrorKind::Guest, "asked to fail for now").retryable(true)),
         Act::Exit => std::process::exit(1),
+        Act::GpuAdapter => gpu::adapter(),
+        Act::GpuLoop => gpu::compute(),
+        Act::GpuAllocate => gpu::allocate(),
+        Act::GpuShader => gpu::nest(),
+        Act::GpuOverrun => gpu::overrun(),
     }
 }
 

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     fn offer(executor: ExecutorId) -> Offer {
-        Offer { executor, cpu_millis: 1000, memory: 1, gpu: 0, custom: Default::default() }
+        Offer { executor, cpu_millis: 1000, memory: 1, gpu: 0, adapter: None, custom: Default::default() }
     }
 
     #[test]

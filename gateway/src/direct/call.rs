@@ -124,6 +124,8 @@ fn lane(callable: &Callable, request: &Request<Incoming>, prefix_bytes: usize) -
     let key = if post { idempotency::key(method, path, headers)? } else { None };
     Ok(match key {
         _ if info.submits && !http => Lane::Scheduled(key),
+        // Gpus are handed out by the scheduler.
+        _ if callable.version.manifest.resources.gpu > 0 => Lane::Scheduled(key),
         Some(_) if info.kind == ComponentKind::Task => Lane::Scheduled(key),
         // The direct lane runs the main entry only.
         None if info.kind == ComponentKind::Task && names_entry(request.uri()) => Lane::Scheduled(None),

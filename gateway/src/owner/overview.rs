@@ -68,6 +68,7 @@ impl Loop {
             memory_used: used.memory,
             gpu: offer.gpu,
             gpu_used: used.gpu,
+            adapter: offer.adapter.clone(),
             attempts: seen.map_or(0, |view| view.attempts as u64),
             unsent: link.unsent() as u64,
         }

@@ -57,6 +57,9 @@ pub struct ExecutorView {
     pub gpu: u32,
     /// Of these, in use.
     pub gpu_used: u32,
+    /// What they compute on; absent where there are none, or no driver that starts.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub adapter: Option<String>,
     /// Attempts on it, those that wait for other tasks or are being stopped included.
     pub attempts: u64,
     /// Messages that wait for room on the way to it: above 0 for long, it or the network is slow.

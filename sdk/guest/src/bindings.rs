@@ -12,8 +12,8 @@
 #![allow(unexpected_cfgs, reason = "the generator gates its `std::error::Error` impls on a feature `std`")]
 
 wit_bindgen::generate!({
-    world: "task",
-    path: "../wit",
+    world: "fanfold:gpu/gpu-task",
+    path: ["../wit", "../wit/gpu"],
     // Keeps `std::error::Error` off the generated error: see `crate::Error`.
     std_feature,
     generate_all,

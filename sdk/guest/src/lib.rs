@@ -94,6 +94,7 @@ mod codec;
 mod error;
 mod future;
 mod generator;
+pub mod gpu;
 mod host;
 mod log;
 #[cfg(feature = "arrow")]

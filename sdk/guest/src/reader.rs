@@ -122,6 +122,14 @@ impl Reader {
         }
     }
 
+    /// The host's side of it, where its bytes are not here already.
+    pub(crate) fn host(&self) -> Option<&host::Reader> {
+        match &self.source {
+            Source::Inline(_) => None,
+            Source::Host(reader) => Some(reader),
+        }
+    }
+
     pub(crate) fn into_payload(self) -> Result<Payload> {
         match self.source {
             Source::Inline(payload) => Ok(payload),

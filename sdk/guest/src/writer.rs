@@ -67,6 +67,12 @@ impl Writer {
         Ok(self.raw.end_block()?)
     }
 
+    /// The host's side of it, after everything that was written so far.
+    pub(crate) fn host(&mut self) -> Result<&host::Writer> {
+        self.send()?;
+        Ok(&self.raw)
+    }
+
     /// Notes that the bytes name partition `id`, so that it stays as long as this one.
     ///
     /// # Errors

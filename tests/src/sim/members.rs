@@ -26,6 +26,7 @@ impl Run {
             cpu_millis: size.cpu_millis,
             memory: size.memory,
             gpu: 0,
+            adapter: None,
             custom: Default::default(),
         };
         let slow = if executor.0.is_multiple_of(2) { self.plan.slow } else { 1 };

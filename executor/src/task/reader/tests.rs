@@ -19,7 +19,7 @@ async fn environment(object: &[u8]) -> (Arc<Environment>, Reader) {
     let etag = store.objects().put("data", body).await.unwrap().etag;
     // Memory for nothing: every read goes to the store.
     let cache = Cache::new(store.clone(), ExecutorId(1), 0);
-    let env = Environment { executor: ExecutorId(1), cache, store, reads: TaskTracker::new() };
+    let env = Environment { executor: ExecutorId(1), cache, store, reads: TaskTracker::new(), gpu: None };
     (Arc::new(env), Reader::object("data", &etag, 0, object.len() as u64))
 }
 
@@ -82,6 +82,7 @@ async fn a_server_is_asked_for_more_at_a_time_as_the_guest_reads_on() {
         cache,
         store: store.clone(),
         reads: TaskTracker::new(),
+        gpu: None,
     });
     let (mut reader, ahead) = (Reader::object("data", &etag, 0, data.len() as u64), Arc::default());
     let before = store.requests().get;

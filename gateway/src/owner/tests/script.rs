@@ -60,6 +60,7 @@ impl Script {
             cpu_millis: 64_000,
             memory: 64 << 30,
             gpu: 0,
+            adapter: None,
             custom: Custom::new(),
         };
         (script, ExecutorLink { offer, held: Vec::new(), name: "script".to_owned(), peer: None, to, from })

@@ -6,12 +6,16 @@
 #[cfg(target_arch = "wasm32")]
 mod component;
 #[cfg(target_arch = "wasm32")]
+pub(crate) use crate::bindings::fanfold::gpu::compute as gpu;
+#[cfg(target_arch = "wasm32")]
 pub use component::Local;
 #[cfg(target_arch = "wasm32")]
 pub(crate) use component::*;
 
 #[cfg(not(target_arch = "wasm32"))]
 mod data;
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) mod gpu;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod native;
 #[cfg(not(target_arch = "wasm32"))]

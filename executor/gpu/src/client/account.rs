@@ -1,0 +1,40 @@
+//! What the buffers of one owner take, over all its sessions.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fanfold_protocol::{Code, Error, Kind};
+
+/// An owner's account.
+pub(super) struct Account {
+    max: u64,
+    used: AtomicU64,
+}
+
+impl Account {
+    /// Of an owner that may have `max` bytes.
+    pub fn new(max: u64) -> Self {
+        Self { max, used: AtomicU64::new(0) }
+    }
+
+    /// Takes memory.
+    ///
+    /// # Errors
+    /// `limit`; then nothing is taken.
+    pub fn take(&self, bytes: u64) -> Result<(), Error> {
+        let fits = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= self.max);
+        match self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
+            Ok(_) => Ok(()),
+            Err(used) => {
+                let max = self.max;
+                let message =
+                    format!("a buffer of {bytes} bytes: {used} of {max} bytes of device memory are used");
+                Err(Error::new(Kind::Limit, Code::GpuMemory, message))
+            }
+        }
+    }
+
+    /// Gives back what was taken.
+    pub fn give(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,145 @@
+//! From WGSL to a validated module and what it binds. Runs in the worker only: what parses it may abort on what it did not expect.
+
+mod scan;
+
+use std::collections::BTreeMap;
+
+use fanfold_protocol::{Code, Error, Kind, limit};
+use wgpu::naga::{
+    AddressSpace, GlobalVariable, Module, ShaderStage, StorageAccess,
+    back::{PipelineConstants, pipeline_constants::process_overrides},
+    front::wgsl,
+    valid::{Capabilities, ModuleInfo, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator},
+};
+
+use crate::{
+    check,
+    message::{BindingKind, Limits},
+};
+
+/// The bindings of each bind group, by `@group` and `@binding`.
+pub(crate) type Groups = Vec<BTreeMap<u32, BindingKind>>;
+
+/// A compute entry point.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Entry {
+    /// Its name.
+    pub name: String,
+    /// What it binds.
+    pub groups: Groups,
+}
+
+/// A shader that may be handed to a device.
+pub(crate) struct Parsed {
+    /// What was read.
+    pub module: Module,
+    info: ModuleInfo,
+    /// Its compute entry points.
+    pub entries: Vec<Entry>,
+}
+
+/// Reads a shader. Bounds its nesting before anything recursive sees it.
+///
+/// # Errors
+/// [`Code::Shader`], naming the shader by its label.
+pub(crate) fn parse(
+    label: &str,
+    source: &str,
+    capabilities: Capabilities,
+    limits: &Limits,
+) -> Result<Parsed, Error> {
+    let named = |message: String| refused(label, message);
+    check::name("a shader's label", label)?;
+    scan::scan(source).map_err(named)?;
+    let module = wgsl::parse_str(source).map_err(|e| named(e.emit_to_string(source)))?;
+    let mut validator = Validator::new(ValidationFlags::all(), capabilities);
+    if capabilities.contains(Capabilities::SUBGROUP) {
+        validator.subgroup_stages(ShaderStages::COMPUTE).subgroup_operations(SubgroupOperationSet::all());
+    }
+    let info = validator.validate(&module).map_err(|e| named(e.emit_to_string(source)))?;
+    let entries = entries(&module, &info, limits).map_err(named)?;
+    Ok(Parsed { module, info, entries })
+}
+
+impl Parsed {
+    /// That an entry point's `var<workgroup>`s, with these constants, are no more than the adapter has. `wgpu` does not ask.
+    pub fn check_workgroup_memory(
+        &self,
+        entry: &str,
+        constants: &[(&str, f64)],
+        limits: &Limits,
+    ) -> Result<(), String> {
+        let constants: PipelineConstants =
+            constants.iter().map(|(name, value)| (String::from(*name), *value)).collect();
+        let stage = Some((ShaderStage::Compute, entry));
+        let (module, info) = process_overrides(&self.module, &self.info, stage, &constants)
+            .map_err(|e| format!("with these constants: {e}"))?;
+        let Some(index) = module.entry_points.iter().position(|other| other.name == entry) else {
+            return Err(format!("no entry point `{entry}`"));
+        };
+        let used = info.get_entry_point(index);
+        let of_workgroup = module.global_variables.iter().filter(|(handle, variable)| {
+            variable.space == AddressSpace::WorkGroup && !used[*handle].is_empty()
+        });
+        let size = |variable: &GlobalVariable| module.types[variable.ty].inner.try_size(module.to_ctx());
+        let max = limits.max_compute_workgroup_storage_size;
+        // A size that is not known is one beyond all bounds.
+        let sum: u64 = of_workgroup.map(|(_, variable)| size(variable).map_or(1 << 32, u64::from)).sum();
+        if sum > u64::from(max) {
+            return Err(format!("`{entry}` has {sum} bytes of var<workgroup>: this adapter has {max}"));
+        }
+        Ok(())
+    }
+}
+
+/// A shader's fault.
+pub(crate) fn refused(label: &str, message: impl std::fmt::Display) -> Error {
+    let mut text = format!("shader `{label}`: {message}");
+    let end =
+        (0..=limit::ERROR_MESSAGE_BYTES_MAX.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    text.truncate(end.unwrap_or_default());
+    Error::new(Kind::Invalid, Code::Shader, text)
+}
+
+fn entries(module: &Module, info: &ModuleInfo, limits: &Limits) -> Result<Vec<Entry>, String> {
+    let mut entries = Vec::new();
+    for (index, entry) in module.entry_points.iter().enumerate() {
+        if entry.stage != ShaderStage::Compute {
+            return Err(format!("`{}` is no compute entry point", entry.name));
+        }
+        let used = info.get_entry_point(index);
+        let mut groups = Groups::new();
+        for (handle, variable) in module.global_variables.iter() {
+            if !used[handle].is_empty() {
+                bind(variable, &mut groups, limits)?;
+            }
+        }
+        entries.push(Entry { name: entry.name.clone(), groups });
+    }
+    Ok(entries)
+}
+
+/// Notes what an entry point binds with `variable`.
+fn bind(variable: &GlobalVariable, groups: &mut Groups, limits: &Limits) -> Result<(), String> {
+    let Some(place) = &variable.binding else { return Ok(()) };
+    let kind = match variable.space {
+        AddressSpace::Uniform => BindingKind::Uniform,
+        AddressSpace::Storage { access } if access.contains(StorageAccess::STORE) => BindingKind::Storage,
+        AddressSpace::Storage { .. } => BindingKind::ReadOnlyStorage,
+        _ => {
+            return Err(format!(
+                "@group({}) @binding({}) is no buffer: there are only buffers here",
+                place.group, place.binding
+            ));
+        }
+    };
+    if place.group >= limits.max_bind_groups {
+        return Err(format!("@group({}): this adapter has {}", place.group, limits.max_bind_groups));
+    }
+    let group = place.group as usize;
+    if groups.len() <= group {
+        groups.resize(group + 1, BTreeMap::new());
+    }
+    groups[group].insert(place.binding, kind);
+    Ok(())
+}

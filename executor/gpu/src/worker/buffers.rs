@@ -1,0 +1,183 @@
+//! Buffers: made within the session's memory, written, read.
+
+use std::{
+    io,
+    os::unix::net::UnixStream,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use fanfold_protocol::{Code, Error, Kind, limit};
+use wgpu::BufferUsages;
+
+use super::session::Session;
+use crate::{
+    check::{self, invalid},
+    frame,
+    message::{Answer, Handle, Reply, Usage},
+};
+
+/// Bytes of writes that wait in staging memory before they are handed to the device.
+const STAGED_BYTES_MAX: u64 = 16 << 20;
+/// Such hand-overs that the device has not finished.
+const FLUSHES_MAX: usize = 4;
+
+/// A buffer.
+pub(super) struct Buffer {
+    pub label: String,
+    pub buffer: wgpu::Buffer,
+    pub size: u64,
+    pub usage: Usage,
+}
+
+/// Bytes of buffers.
+pub(super) struct Memory {
+    pub max: u64,
+    pub used: u64,
+    /// Of dropped buffers that submissions may still use.
+    pub dropped: u64,
+}
+
+impl Session {
+    pub(super) fn create_buffer(&mut self, label: String, size: u64, usage: Usage) -> Result<Handle, Error> {
+        check::name("a buffer's label", &label)?;
+        check::buffer(size, usage, &self.device.adapter.limits)?;
+        self.buffers.check_room()?;
+        self.take_memory(size)?;
+        let descriptor =
+            wgpu::BufferDescriptor { label: None, size, usage: usages(usage), mapped_at_creation: false };
+        let made = self.device.guarded("creating a buffer", || self.device.device.create_buffer(&descriptor));
+        let buffer = made.inspect_err(|_| self.memory.used -= size)?;
+        self.buffers.insert(Buffer { label, buffer, size, usage })
+    }
+
+    /// Takes memory off the account. Where it is short, waits for what has been dropped to be free.
+    fn take_memory(&mut self, size: u64) -> Result<(), Error> {
+        if self.memory.used.saturating_add(self.memory.dropped).saturating_add(size) > self.memory.max {
+            self.device.wait()?;
+            self.memory.dropped = 0;
+        }
+        let Memory { max, used, .. } = self.memory;
+        match used.checked_add(size) {
+            Some(sum) if sum <= max => {
+                self.memory.used = sum;
+                Ok(())
+            }
+            _ => Err(Error::new(
+                Kind::Limit,
+                Code::GpuMemory,
+                format!("a buffer of {size} bytes: {used} of {max} bytes of device memory are used"),
+            )),
+        }
+    }
+
+    pub(super) fn write(&mut self, buffer: Handle, offset: u64, data: &[u8]) -> Result<(), Error> {
+        let target = self.buffers.get(buffer)?;
+        let length = check::words(data.len() as u64)?;
+        check::usage(target.usage.copy_dst, &target.label, "copy-dst", "writing")?;
+        check::part("writing", offset, length, target.size)?;
+        let Some(length) = std::num::NonZero::new(length) else { return Ok(()) };
+        let queue = &self.device.queue;
+        self.device.guarded("writing a buffer", || {
+            let Some(mut view) = queue.write_buffer_with(&target.buffer, offset, length) else { return };
+            let whole = data.len() - data.len() % check::ALIGNMENT as usize;
+            view.slice(..whole).copy_from_slice(&data[..whole]);
+            if whole < data.len() {
+                let mut word = [0; check::ALIGNMENT as usize];
+                word[..data.len() - whole].copy_from_slice(&data[whole..]);
+                view.slice(whole..).copy_from_slice(&word);
+            }
+        })?;
+        self.staged += length.get();
+        if self.staged >= STAGED_BYTES_MAX { self.flush() } else { Ok(()) }
+    }
+
+    /// Hands staged writes to the device, so that their staging memory is freed.
+    pub(super) fn flush(&mut self) -> Result<(), Error> {
+        self.staged = 0;
+        let queue = &self.device.queue;
+        self.flushes.push_back(self.device.guarded("writing", || queue.submit([]))?);
+        if self.flushes.len() > FLUSHES_MAX {
+            let oldest = self.flushes.pop_front();
+            self.device.wait_for(oldest)?;
+        }
+        Ok(())
+    }
+
+    /// Reads a buffer and answers: from the memory that the device copied to, straight into the socket.
+    pub fn read(
+        &mut self,
+        buffer: Handle,
+        offset: u64,
+        length: u64,
+        socket: &mut UnixStream,
+    ) -> io::Result<()> {
+        let staging = match self.stage(buffer, offset, length) {
+            Ok(staging) => staging,
+            Err(error) => return frame::write(socket, &Reply::Answer(Err(error)), &[]),
+        };
+        let written = match staging.slice(..).get_mapped_range() {
+            // At most a chunk: it was checked.
+            Ok(view) => frame::write(socket, &Reply::Answer(Ok(Answer::Data)), &view[..length as usize]),
+            Err(error) => {
+                let error = Error::internal(format!("reading a buffer: {error}"));
+                frame::write(socket, &Reply::Answer(Err(error)), &[])
+            }
+        };
+        staging.unmap();
+        written
+    }
+
+    /// Copies a part of a buffer into mapped memory.
+    fn stage(&mut self, buffer: Handle, offset: u64, length: u64) -> Result<wgpu::Buffer, Error> {
+        let source = self.buffers.get(buffer)?;
+        let max = limit::GPU_CHUNK_BYTES_MAX as u64;
+        check::usage(source.usage.copy_src, &source.label, "copy-src", "reading")?;
+        if length > max {
+            return Err(invalid(format!("reading {length} bytes at once: at most {max}")));
+        }
+        let words = check::words(length)?;
+        check::part("reading", offset, words, source.size)?;
+        let device = &self.device;
+        let staging = match &self.staging {
+            Some(staging) => staging.clone(),
+            None => device.guarded("reading a buffer", || {
+                device.device.create_buffer(&wgpu::BufferDescriptor {
+                    label: None,
+                    size: max,
+                    usage: BufferUsages::COPY_DST | BufferUsages::MAP_READ,
+                    mapped_at_creation: false,
+                })
+            })?,
+        };
+        let mapped = Arc::new(Mutex::new(None));
+        let result = Arc::clone(&mapped);
+        device.guarded("reading a buffer", || {
+            let mut encoder = device.device.create_command_encoder(&Default::default());
+            encoder.copy_buffer_to_buffer(&source.buffer, offset, &staging, 0, words);
+            device.queue.submit([encoder.finish()]);
+            staging.slice(..).map_async(wgpu::MapMode::Read, move |outcome| {
+                *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+            });
+        })?;
+        self.staged = 0;
+        device.wait()?;
+        self.staging = Some(staging.clone());
+        match mapped.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(Ok(())) => Ok(staging),
+            outcome => {
+                Err(Error::internal(format!("reading a buffer: the device did not map it ({outcome:?})")))
+            }
+        }
+    }
+}
+
+fn usages(usage: Usage) -> BufferUsages {
+    let mut usages = BufferUsages::empty();
+    // Counts of indirect dispatches are copied for a check.
+    usages.set(BufferUsages::COPY_SRC, usage.copy_src || usage.indirect);
+    usages.set(BufferUsages::COPY_DST, usage.copy_dst);
+    usages.set(BufferUsages::STORAGE, usage.storage);
+    usages.set(BufferUsages::UNIFORM, usage.uniform);
+    usages.set(BufferUsages::INDIRECT, usage.indirect);
+    usages
+}

@@ -1,0 +1,130 @@
+//! What the present session has made, and what the worker keeps from one session to the next.
+
+use std::collections::VecDeque;
+
+use fanfold_protocol::{Error, limit};
+
+use super::{
+    buffers::{Buffer, Memory},
+    device::Device,
+    kept::Kept,
+    pipelines::{Group, Pipeline, PipelineKey, Shader},
+    submit::Submissions,
+};
+use crate::{
+    check::invalid,
+    message::{Answer, Done, Handle, Request},
+    table::Table,
+};
+
+/// A session, and what the worker keeps from one to the next.
+pub(super) struct Session {
+    pub(super) device: Device,
+    pub(super) memory: Memory,
+    pub(super) buffers: Table<Buffer>,
+    pub(super) shaders: Table<Shader>,
+    pub(super) pipelines: Table<Pipeline>,
+    pub(super) groups: Table<Group>,
+    pub(super) submissions: Submissions,
+    /// Written since the last hand-over, and hand-overs that may not have ended.
+    pub(super) staged: u64,
+    pub(super) flushes: VecDeque<wgpu::SubmissionIndex>,
+    /// For reads; made at the first.
+    pub(super) staging: Option<wgpu::Buffer>,
+    pub(super) compiled: Kept<PipelineKey, Pipeline>,
+}
+
+impl Session {
+    /// The first session on a device; buffers may have `memory` bytes.
+    pub fn new(device: Device, memory: u64) -> Self {
+        Self {
+            device,
+            memory: Memory { max: memory, used: 0, dropped: 0 },
+            buffers: Table::new("buffer", 1),
+            shaders: Table::new("shader", 2),
+            pipelines: Table::new("pipeline", 3),
+            groups: Table::new("bind group", 4),
+            submissions: Submissions::default(),
+            staged: 0,
+            flushes: VecDeque::new(),
+            staging: None,
+            compiled: Kept::new(limit::GPU_PIPELINES_KEPT_MAX),
+        }
+    }
+
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Whether submissions have not ended.
+    pub fn is_busy(&self) -> bool {
+        !self.submissions.is_empty()
+    }
+
+    /// Submissions that have ended since the last look.
+    pub fn poll(&mut self) -> Vec<Done> {
+        if self.submissions.is_empty() {
+            return Vec::new();
+        }
+        // What is wrong with the device shows in `Device::lost`.
+        let _ = self.device.device.poll(wgpu::PollType::Poll);
+        let done = self.submissions.ended(&self.device);
+        if self.submissions.is_empty() {
+            self.memory.dropped = 0;
+        }
+        done
+    }
+
+    /// Carries out a request.
+    pub fn handle(&mut self, request: Request, data: &[u8]) -> Result<Answer, Error> {
+        match request {
+            Request::CreateBuffer { label, size, usage } => {
+                self.create_buffer(label, size, usage).map(Answer::Handle)
+            }
+            Request::Write { buffer, offset } => self.write(buffer, offset, data).map(|()| Answer::Nothing),
+            Request::CreateShader { label, wgsl } => self.create_shader(label, &wgsl),
+            Request::CreatePipeline(spec) => self.create_pipeline(spec),
+            Request::CreateBindGroup { pipeline, group, entries } => {
+                self.create_bind_group(pipeline, group, &entries).map(Answer::Handle)
+            }
+            Request::Submit(commands) => self.submit(&commands).map(Answer::Submission),
+            Request::Drop(handle) => {
+                self.drop_handle(handle);
+                Ok(Answer::Nothing)
+            }
+            Request::Close => self.close().map(|()| Answer::Nothing),
+            Request::Start { .. } | Request::Read { .. } => Err(invalid("a request out of turn")),
+        }
+    }
+
+    /// Gives up whatever the handle means; nothing where it means nothing any more.
+    fn drop_handle(&mut self, handle: Handle) {
+        if let Some(buffer) = self.buffers.remove(handle) {
+            // Freed at once, or when the last submission that uses it has ended.
+            buffer.buffer.destroy();
+            self.memory.used -= buffer.size;
+            if self.is_busy() {
+                self.memory.dropped += buffer.size;
+            }
+        }
+        self.shaders.remove(handle);
+        self.pipelines.remove(handle);
+        self.groups.remove(handle);
+    }
+
+    /// Ends what is running and forgets what the session made. Compiled pipelines stay.
+    fn close(&mut self) -> Result<(), Error> {
+        self.device.wait()?;
+        self.poll();
+        self.submissions.forget();
+        for buffer in self.buffers.clear() {
+            buffer.buffer.destroy();
+        }
+        self.shaders.clear();
+        self.pipelines.clear();
+        self.groups.clear();
+        self.memory = Memory { used: 0, dropped: 0, ..self.memory };
+        self.flush()?;
+        self.device.wait()
+    }
+}

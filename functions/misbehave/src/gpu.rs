@@ -1,0 +1,59 @@
+//! What must not be done on a gpu.
+
+use fanfold::{
+    Result,
+    gpu::{self, Buffer, Commands, Shader, Usage},
+};
+
+use crate::{Answer, inline};
+
+/// Drivers that bound loops bound each invocation's: there are four billion of them.
+const ENDLESS: &str = "
+    @group(0) @binding(0) var<storage, read_write> data: array<u32>;
+    @compute @workgroup_size(1)
+    fn endless() {
+        loop {
+            data[0] = data[0] * 1664525u + 1013904223u;
+            if data[1] == 77u { break; }
+        }
+    }";
+
+fn answer(text: String) -> Result<Answer> {
+    Ok(Answer(vec![inline(text.into_bytes())]))
+}
+
+pub fn adapter() -> Result<Answer> {
+    let adapter = gpu::adapter()?;
+    let kind = if adapter.software { "software" } else { "hardware" };
+    answer(format!("{kind}: {}", adapter.name))
+}
+
+pub fn compute() -> Result<Answer> {
+    let data = Buffer::new("data", 64, Usage::STORAGE | Usage::COPY_SRC)?;
+    let pipeline = Shader::new("endless", ENDLESS)?.pipeline("endless", &[])?;
+    let group = pipeline.bind(0, &[(0, &data)])?;
+    let commands = Commands::new()?;
+    commands.dispatch(&pipeline, &[&group], [65535, 65535, 1])?;
+    let submission = commands.submit()?;
+    fanfold::info!("the gpu is busy");
+    submission.wait()?;
+    answer(String::from("it ended"))
+}
+
+pub fn allocate() -> Result<Answer> {
+    let mut buffers = Vec::new();
+    loop {
+        buffers.push(Buffer::new("hoard", 16 << 20, Usage::STORAGE)?);
+    }
+}
+
+pub fn nest() -> Result<Answer> {
+    let body = "{".repeat(100_000);
+    Shader::new("harm", &format!("@compute @workgroup_size(1) fn f() {body}"))?;
+    answer(String::from("it was accepted"))
+}
+
+pub fn overrun() -> Result<Answer> {
+    let data = Buffer::new("data", 64, Usage::COPY_SRC)?;
+    answer(format!("{:?}", data.read(32, 64)?))
+}

@@ -1,0 +1,133 @@
+//! Functions on a gpu, through a whole platform: on hardware where there is some, else on the adapter in software.
+
+use fanfold_tests::{
+    cluster::{PATIENCE, until},
+    platform::Platform,
+};
+use serde_json::json;
+
+const GPU: [&str; 4] = ["--gpus", "2", "--gpu-memory", "64MiB"];
+
+fn misbehave(gpu: u32, software: &str) -> String {
+    format!(
+        "name = \"misbehave\"\ntimeout = \"60s\"\n[resources]\ngpu = {gpu}\n[retry]\nattempts = 1\n\
+         [gpu]\nsoftware = \"{software}\"\n"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_product_on_the_gpu_equals_the_one_on_the_processor() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let platform = Platform::start_with(dir.path(), &GPU);
+    platform.deploy("matmul").await;
+    for (n, seed) in [(16, 1), (128, 2), (384, 3)] {
+        let report = platform.post("/function/matmul", json!({"n": n, "seed": seed}).to_string()).await;
+        let report = report.expect(200).json();
+        assert_eq!(report["n"], n);
+        // Sums of n products below 1 in 32 bits.
+        let error = report["error"].as_f64().expect("a number");
+        assert!(error < f64::from(n) * 1e-6, "{report}");
+        assert_ne!(report["sum"], 0.0, "{report}");
+    }
+    let bad = platform.post("/function/matmul", json!({"n": 17}).to_string()).await;
+    bad.expect_problem(400, "invalid", "error-returned", "multiple of 16");
+    assert!(platform.terminate().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_guest_does_on_a_gpu_is_its_own_error() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut platform = Platform::start_with(dir.path(), &GPU);
+    platform.deploy("matmul").await;
+    platform.deploy_as("misbehave", &misbehave(1, "allow")).await;
+    let body = |act: &str| json!({"do": act}).to_string();
+    let (hung, product) = futures::join!(
+        platform.post("/function/misbehave", body("gpu-loop")),
+        platform.post("/function/matmul", json!({"n": 64}).to_string())
+    );
+    assert!(hung.status >= 400 && hung.text().contains("submission 1 took over 10 s"), "{}", hung.text());
+    product.expect(200);
+    for (act, part) in [
+        ("gpu-allocate", "device memory"),
+        ("gpu-shader", "shader `harm`"),
+        ("gpu-overrun", "do not fit a buffer of 64 bytes"),
+    ] {
+        let answer = platform.post("/function/misbehave", body(act)).await;
+        assert!(answer.status >= 400 && answer.text().contains(part), "{act}: {}", answer.text());
+    }
+    platform.post("/function/matmul", json!({"n": 64}).to_string()).await.expect(200);
+    assert!(platform.alive());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gpu_is_had_only_by_who_asked_for_it() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let platform = Platform::start_with(dir.path(), &GPU);
+    let body = json!({"do": "gpu-adapter"}).to_string();
+    platform.deploy_as("misbehave", &misbehave(0, "allow")).await;
+    let none = platform.post("/function/misbehave", body.clone()).await;
+    assert!(none.text().contains("holds no gpu"), "{}", none.text());
+    platform.deploy_as("misbehave", &misbehave(1, "allow")).await;
+    let adapter = platform.post("/function/misbehave", body.clone()).await.expect(200).text();
+    eprintln!("adapter: {adapter}");
+    let offered = platform.get("/v1/executors").await.expect(200).json();
+    let name = offered["executors"][0]["adapter"].as_str().expect("an adapter");
+    assert!(adapter.ends_with(name), "{adapter}, offered: {name}");
+    platform.deploy_as("misbehave", &misbehave(1, "refuse")).await;
+    let strict = platform.post("/function/misbehave", body.clone()).await;
+    if adapter.contains("software") {
+        assert!(strict.text().contains("gpu.software"), "{}", strict.text());
+    } else {
+        assert_eq!(strict.expect(200).text(), adapter);
+    }
+}
+
+/// Not even one whose device is busy for ever outlives an executor that could say nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_executor_leaves_no_worker_behind() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let platform = Platform::start_with(dir.path(), &GPU);
+    platform.deploy_as("misbehave", &misbehave(1, "allow")).await;
+    let id = platform.invoke_async("misbehave", json!({"do": "gpu-loop"}).to_string()).await;
+    let logs = format!("/v1/invocations/{id}/logs");
+    let busy = until(PATIENCE, async || platform.get(&logs).await.text().contains("the gpu is busy"));
+    assert!(busy.await, "no kernel runs after {PATIENCE:?}");
+    let workers = workers_of(platform.pid());
+    assert!(!workers.is_empty(), "no worker computes");
+    platform.kill();
+    let gone = until(PATIENCE, async || !workers.iter().any(|worker| parent_of(*worker).is_some()));
+    assert!(gone.await, "{workers:?} still run after {PATIENCE:?}");
+}
+
+/// The processes that compute for this one.
+fn workers_of(executor: u32) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let processes = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_worker = |process: &u32| {
+        let command = std::fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        command.contains("gpu-worker") && parent_of(*process) == Some(executor)
+    };
+    processes.filter(is_worker).collect()
+}
+
+/// The parent of a process that has not ended; who adopts one may take its time to bury it.
+fn parent_of(process: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let mut fields = fields.split(' ');
+    if fields.next()? == "Z" { None } else { fields.next()?.parse().ok() }
+}
+
+/// Slots are only counted until somebody calls: they can be had without any adapter.
+#[tokio::test(flavor = "multi_thread")]
+async fn slots_are_counted_by_the_scheduler() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let platform = Platform::start(dir.path());
+    platform.deploy_as("misbehave", &misbehave(1, "allow")).await;
+    let id = platform.invoke_async("misbehave", json!({"do": "nothing"}).to_string()).await;
+    let waiting = platform.get(&format!("/v1/jobs/{id}")).await.expect(200).text();
+    assert!(waiting.contains("needs 1 gpu, the largest executor offers 0"), "{waiting}");
+    assert!(platform.terminate().success());
+    let platform = Platform::start_with(dir.path(), &["--gpus", "1"]);
+    assert_eq!(platform.ended(&id).await["state"], "succeeded");
+}
