@@ -32,6 +32,7 @@ impl Key {
 
 /// Bits of a key that find its place in the table: as many entries as there are columns at most, or nearly.
 const TABLE_BITS: u32 = 12;
+const SLOTS: usize = 1 << TABLE_BITS;
 
 /// Ranges of keys: column *c* has the keys from boundary *c - 1* (inclusive) to boundary *c* (exclusive).
 ///
@@ -40,8 +41,10 @@ const TABLE_BITS: u32 = 12;
 #[derive(Clone, Debug)]
 pub struct Ranges {
     bounds: Vec<Key>,
+    /// The first halves of these, and one more that is above all.
+    highs: Vec<u64>,
     /// For each value of the first bits, how many boundaries are below all such keys.
-    table: Vec<u32>,
+    table: Box<[u32; SLOTS + 1]>,
     /// For each column, the first of the columns that share its lower boundary.
     first: Vec<u32>,
 }
@@ -56,15 +59,17 @@ impl Ranges {
             return Err(Error::invalid("the boundaries of key ranges must ascend"));
         }
         let below = |key: Key| bounds.partition_point(|bound| *bound < key) as u32;
-        let start = |slot: u64| below(Key { high: slot << (64 - TABLE_BITS), low: 0 });
-        let mut table: Vec<u32> = (0..1u64 << TABLE_BITS).map(start).collect();
-        table.push(bounds.len() as u32);
+        let mut table = Box::new([bounds.len() as u32; SLOTS + 1]);
+        for (slot, start) in (0..SLOTS as u64).zip(table.iter_mut()) {
+            *start = below(Key { high: slot << (64 - TABLE_BITS), low: 0 });
+        }
         let mut first: Vec<u32> = vec![0];
         for (place, bound) in bounds.iter().enumerate() {
             let same = place > 0 && bounds[place - 1] == *bound;
             first.push(if same { first[place] } else { place as u32 + 1 });
         }
-        Ok(Self { bounds, table, first })
+        let highs = bounds.iter().map(|bound| bound.high).chain([u64::MAX]).collect();
+        Ok(Self { bounds, highs, table, first })
     }
 
     /// The boundaries that cut `sample` into `columns` parts of equal size. The sample is sorted on the way; an empty
@@ -83,15 +88,23 @@ impl Ranges {
 
     /// The column of a key. `spread` is asked for the frequent ones only: a hash of something that differs between
     /// records of one key, and is equal whenever the same record is seen again.
-    #[inline]
+    #[inline(always)]
     pub fn column(&self, key: Key, spread: impl FnOnce() -> u64) -> u32 {
         let slot = (key.high >> (64 - TABLE_BITS)) as usize;
-        let (mut from, to) = (self.table[slot] as usize, self.table[slot + 1] as usize);
-        if to - from > 8 {
-            from += self.bounds[from..to].partition_point(|bound| *bound <= key);
-        } else {
-            from += self.bounds[from..to].iter().take_while(|bound| **bound <= key).count();
+        let (from, to) = (self.table[slot], self.table[slot + 1]);
+        // Nearly all keys: at most one boundary has their first bits, and it differs within the first half. No processor foresees on
+        // which side of it a key is, so that is no branch; where there is none, the next boundary is above the key.
+        let high = self.highs[from as usize];
+        if to - from <= 1 && high != key.high {
+            return from + u32::from(high < key.high);
         }
+        self.search(key, from as usize..to as usize, spread)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn search(&self, key: Key, among: std::ops::Range<usize>, spread: impl FnOnce() -> u64) -> u32 {
+        let from = among.start + self.bounds[among].partition_point(|bound| *bound <= key);
         let (column, first) = (from as u32, self.first[from]);
         if first == column || self.bounds[from - 1] != key {
             return column;
