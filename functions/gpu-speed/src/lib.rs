@@ -95,7 +95,7 @@ pub fn gpu_speed(request: Request) -> Result<Report> {
 fn data(bytes: u64) -> Result<Partition> {
     let mut writer = Writer::new()?;
     for number in 0..bytes / CHUNK as u64 {
-        writer.write_all(&[number as u8; CHUNK])?;
+        writer.write_all(&vec![number as u8; CHUNK])?;
     }
     writer.finish()
 }
