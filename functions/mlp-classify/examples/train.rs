@@ -56,8 +56,10 @@ fn main() -> Result<()> {
             trainer.accuracy(&unseen)
         );
     }
-    let bytes: Vec<u8> = trainer.weights.iter().flat_map(|weight| weight.to_le_bytes()).collect();
-    fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/weights.bin"), bytes)?;
+    let words: Vec<String> =
+        trainer.weights.iter().map(|weight| format!("{:08x}", weight.to_bits())).collect();
+    let lines: String = words.chunks(16).map(|line| line.join(" ") + "\n").collect();
+    fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/weights.hex"), lines)?;
     Ok(())
 }
 

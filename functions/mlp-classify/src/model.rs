@@ -1,7 +1,7 @@
 //! The network on the processor: what the gpu's results are compared with.
 //!
 //! `scores = softmax(relu(features / 255 · hidden + hidden_bias) · output + output_bias)`. The weights' file has these four
-//! matrices in that order, as 32-bit numbers, little-endian; a matrix has a row for each number that goes in.
+//! matrices in that order, as the hexadecimal digits of 32-bit numbers; a matrix has a row for each number that goes in.
 
 use crate::{CLASSES, Features, HIDDEN, INPUTS, Scores};
 
@@ -14,8 +14,32 @@ pub const OUTPUT: usize = HIDDEN_BIAS + HIDDEN;
 /// As above.
 pub const OUTPUT_BIAS: usize = OUTPUT + HIDDEN * CLASSES.len();
 
-/// The weights as trained.
-pub const TRAINED: &[u8; WEIGHTS * 4] = include_bytes!("weights.bin");
+/// The weights as trained, little-endian.
+pub const TRAINED: &[u8; WEIGHTS * 4] = &trained(include_bytes!("weights.hex"));
+
+/// Reads words of eight digits, each followed by one character.
+const fn trained<const LENGTH: usize>(text: &[u8; LENGTH]) -> [u8; WEIGHTS * 4] {
+    assert!(LENGTH == WEIGHTS * 9, "the network has another number of weights");
+    let (mut bytes, mut word) = ([0; WEIGHTS * 4], 0);
+    while word < WEIGHTS {
+        let mut byte = 0;
+        while byte < 4 {
+            let at = word * 9 + (3 - byte) * 2;
+            bytes[word * 4 + byte] = digit(text[at]) << 4 | digit(text[at + 1]);
+            byte += 1;
+        }
+        word += 1;
+    }
+    bytes
+}
+
+const fn digit(of: u8) -> u8 {
+    match of {
+        b'0'..=b'9' => of - b'0',
+        b'a'..=b'f' => of - b'a' + 10,
+        _ => panic!("no hexadecimal digit"),
+    }
+}
 
 /// The network, with weights.
 pub struct Network {
