@@ -25,8 +25,9 @@ pub fn target_dir() -> PathBuf {
 /// `cargo` with `args`, in the root.
 pub fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // This program was started by one cargo; the next one shall find its own settings.
-    command.args(args).current_dir(root()).env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO_MANIFEST_DIR");
+    // This program was started by one cargo; the next one shall find its own settings, but for the toolchain: packages of the
+    // registry may name another one, which rustup would take for them.
+    command.args(args).current_dir(root()).env_remove("CARGO_MANIFEST_DIR");
     command
 }
 
