@@ -20,7 +20,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   demo            build, start a platform, deploy the functions, call them, count the words of the dependencies' sources
   test [FILTER]   install what tests need, build, run every test
   bench NAME      run a benchmark (JSON lines on stdout): hello, cold, density, tasks, wordcount, remote-call, pass, recover,
-                  sort, strategies, groupby, streaming, epochs, kernels, all of these with `all`; or peers
+                  groupby, streaming, epochs, kernels, memory, sort, strategies, events, gpu, all of these with `all`; or peers
   lint            formatting, clippy, documentation and dependency rules
   services [stop] an S3 server and a Redis to try a cluster with; prints what to export
   build           build the `fanfold` binary and the functions";

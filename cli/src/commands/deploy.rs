@@ -11,7 +11,7 @@ use crate::{commands::cargo, failure::Failure, output::Output, progress, units};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   fanfold deploy hello --build
-  fanfold deploy functions/echo --component target/wasm32-wasip2/release/echo.wasm")]
+  fanfold deploy functions/echo --component target/functions/wasm32-wasip2/release/echo.wasm")]
 pub struct Args {
     /// A directory with a fanfold.toml, or the manifest itself
     #[arg(default_value = ".")]

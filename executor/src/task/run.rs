@@ -168,11 +168,7 @@ pub async fn run_direct(shared: &Shared, call: DirectCall) -> Result<DirectOutpu
         Ok((task.whole(values, body_max).await?, ended))
     };
     let control = Control::default();
-    let result = meter(run, &control, timeout).await.result;
-    if let Some(task) = &mut store.data_mut().task {
-        task.close_gpu().await;
-    }
-    let (output, ended) = result??;
+    let (output, ended) = meter(run, &control, timeout).await.result??;
     Ok(DirectOutput { output, instantiate_us, run_us: ended.saturating_sub(instantiate_us) })
 }
 

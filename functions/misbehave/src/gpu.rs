@@ -7,16 +7,7 @@ use fanfold::{
 
 use crate::{Answer, inline};
 
-/// Drivers that bound loops bound each invocation's: there are four billion of them.
-const ENDLESS: &str = "
-    @group(0) @binding(0) var<storage, read_write> data: array<u32>;
-    @compute @workgroup_size(1)
-    fn endless() {
-        loop {
-            data[0] = data[0] * 1664525u + 1013904223u;
-            if data[1] == 77u { break; }
-        }
-    }";
+const ENDLESS: &str = include_str!("endless.wgsl");
 
 fn answer(text: String) -> Result<Answer> {
     Ok(Answer(vec![inline(text.into_bytes())]))

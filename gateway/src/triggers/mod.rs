@@ -94,7 +94,7 @@ async fn take_for(
     let (mut held, mut runs, mut outcomes) = (Vec::new(), Vec::new(), Vec::new());
     let mut targets: BTreeMap<&FunctionName, Arc<Callable>> = BTreeMap::new();
     for event in events {
-        let (event, object) = filter::read(own(shared, event)?.hop()?)?;
+        let (event, object) = read(shared, event)?;
         for trigger in triggers {
             if trigger.definition().paused
                 || filter::verdict(trigger.definition(), &event, object.as_ref()).is_err()
@@ -145,7 +145,7 @@ pub(crate) fn try_out(shared: &Shared, events: Vec<CloudEvent>) -> Result<Vec<Ev
     let catalog = shared.registry.catalog();
     let mut outcomes = Vec::new();
     for event in events {
-        let (event, object) = filter::read(own(shared, event)?.hop()?)?;
+        let (event, object) = read(shared, event)?;
         for trigger in catalog.triggers().values() {
             let fits = filter::verdict(trigger.definition(), &event, object.as_ref());
             let paused = || Err(String::from("it is paused"));
@@ -161,6 +161,11 @@ fn outcome(event: &CloudEvent, trigger: &Trigger, why: Option<String>) -> EventO
     EventOutcome { event, trigger, fires: why.is_none(), why, invocation: None }
 }
 
+/// An event one run further, and the change of an object that it tells of.
+fn read(shared: &Shared, event: CloudEvent) -> Result<(CloudEvent, Option<ObjectChange>), Error> {
+    filter::read(own(shared, event)?.hop()?)
+}
+
 /// An event of an object in the platform's own bucket, told by its store, is that of one of the platform's own objects. Its version is
 /// left out, because nobody else who tells of these objects knows it.
 fn own(shared: &Shared, event: CloudEvent) -> Result<CloudEvent, Error> {
@@ -169,7 +174,10 @@ fn own(shared: &Shared, event: CloudEvent) -> Result<CloudEvent, Error> {
     }
     let Some(told) = ObjectChange::of(&event)? else { return Ok(event) };
     match told.bucket.as_deref().and_then(|bucket| shared.store.object_key(bucket, &told.key)) {
-        Some(key) => ObjectChange { key: key.to_owned(), bucket: None, version: None, ..told }.event(),
+        Some(key) => {
+            let own = ObjectChange { key: key.to_owned(), bucket: None, version: None, ..told };
+            Ok(own.event()?.on_the_way_of(&event))
+        }
         None => Ok(event),
     }
 }

@@ -116,6 +116,17 @@ impl CloudEvent {
         Ok(self)
     }
 
+    /// This event on the way that another one has come.
+    #[must_use]
+    pub fn on_the_way_of(mut self, other: &Self) -> Self {
+        for name in [HOPS, "traceparent"] {
+            if let Some(value) = other.attribute(name) {
+                self.attributes.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        self
+    }
+
     /// The event of a JSON object in the JSON event format.
     ///
     /// # Errors
@@ -294,6 +305,10 @@ mod tests {
             event = event.hop().unwrap();
             assert_eq!(event.attribute(HOPS), Some(hops.to_string().as_str()));
         }
-        assert!(event.hop().unwrap_err().message.contains("loop"));
+        let other = CloudEvent::from_json(with(json!({ "id": "other" }))).unwrap().on_the_way_of(&event);
+        assert_eq!(other.id(), "other");
+        for event in [event, other] {
+            assert!(event.hop().unwrap_err().message.contains("loop"));
+        }
     }
 }

@@ -16,7 +16,7 @@ pub fn verdict(trigger: &Trigger, event: &CloudEvent, object: Option<&ObjectChan
         },
         Source::Event => of_attributes(trigger, event),
         Source::Cron | Source::Interval => {
-            Err(format!("it is a {} trigger, which no event fires", trigger.kind.name()))
+            Err(format!("its kind is {}, which no event fires", trigger.kind.name()))
         }
     }
 }

@@ -41,17 +41,8 @@ pub const DOUBLE: &str = "
         if id.x < arrayLength(&data) { data[id.x] = data[id.x] * 2u; }
     }";
 
-/// Never ends, or, on drivers that bound loops, not with [`FOR_EVER`] workgroups. What it does depends on data, so that nothing can be
-/// left out.
-pub const ENDLESS: &str = "
-    @group(0) @binding(0) var<storage, read_write> data: array<u32>;
-    @compute @workgroup_size(1)
-    fn endless() {
-        loop {
-            data[0] = data[0] * 1664525u + 1013904223u;
-            if data[1] == 77u { break; }
-        }
-    }";
+/// Never ends with [`FOR_EVER`] workgroups.
+pub const ENDLESS: &str = include_str!("../../../../functions/misbehave/src/endless.wgsl");
 pub const FOR_EVER: Workgroups = Workgroups::Direct([65535, 65535, 1]);
 
 pub fn bytes(numbers: &[u32]) -> Vec<u8> {

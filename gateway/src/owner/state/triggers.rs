@@ -36,8 +36,8 @@ pub struct Triggers {
 struct Held {
     /// The oldest first.
     events: VecDeque<Arc<HeldEvent>>,
-    /// Bytes of the objects they tell of.
-    bytes: u64,
+    /// Bytes of the objects they tell of. Wide, because events say what they like, and what is added is taken away again.
+    bytes: u128,
 }
 
 impl Held {
@@ -53,7 +53,7 @@ impl Held {
             gone.extend::<VecDeque<_>>(others);
         }
         for event in &gone {
-            self.bytes = self.bytes.saturating_sub(event.bytes);
+            self.bytes -= u128::from(event.bytes);
         }
         gone.iter().map(|event| event.event.len()).sum()
     }
@@ -109,7 +109,8 @@ impl Triggers {
     pub fn waiting(&self) -> impl Iterator<Item = (&FunctionName, Waiting)> {
         self.held.iter().filter_map(|(trigger, Held { events, bytes })| {
             let since_ms = events.front()?.at_ms;
-            Some((trigger, Waiting { events: events.len() as u64, bytes: *bytes, since_ms }))
+            let bytes = u64::try_from(*bytes).unwrap_or(u64::MAX);
+            Some((trigger, Waiting { events: events.len() as u64, bytes, since_ms }))
         })
     }
 
@@ -127,7 +128,7 @@ impl Triggers {
         if self.keys.insert(event.key) {
             self.bytes += event.event.len();
             let held = self.held.entry(event.trigger.clone()).or_default();
-            held.bytes = held.bytes.saturating_add(event.bytes);
+            held.bytes += u128::from(event.bytes);
             held.events.push_back(Arc::new(event));
         }
     }

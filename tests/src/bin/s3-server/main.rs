@@ -3,7 +3,8 @@
 //! The protocol and its signatures are those of the crate `s3s`. Its companion `s3s-fs` keeps keys as folders, where `a` and
 //! `a/b` cannot both be, checks conditions before it writes, and fails at ranges that begin before an object; so [`storage`]
 //! is ours. [`faults`] can be changed while it runs, and `/-/keys/BUCKET` lists what is there (`GET`) or loses some of it
-//! (`DELETE` with a key a line), and `/-/requests` counts what was asked, all without a signature. What was stored survives a restart on the same directory.
+//! (`DELETE` with a key a line), and `/-/requests` counts what was asked, all without a signature. What was stored survives a
+//! restart on the same directory.
 //!
 //! Its first line on stdout is JSON: the endpoint, the only access key, and the pid. It ends when its stdin does, so that
 //! it never outlives the test that started it, or with `--until killed` by a signal only.
