@@ -275,6 +275,14 @@ pub enum FromExecutor {
         /// What is gone.
         key: StoredKey,
     },
+    /// The attempt wrote an object: triggers may wait for it. Sent before anything that follows from it. An object that is not told
+    /// of, because somebody died, is found by the listings of triggers.
+    Wrote {
+        /// Who.
+        attempt: AttemptId,
+        /// What.
+        object: Box<crate::rest::ObjectView>,
+    },
     /// What the attempt has written since its last message of this kind: at most four a second, and none where it has
     /// written nothing.
     Logs {

@@ -133,6 +133,15 @@ pub enum Record {
         spent: Spent,
         /// Tasks of the job, the root included.
         tasks: u64,
+        /// Whether something follows from it that is not done yet: a trigger waits for the end, or the result says something. Done,
+        /// there is a `Followed`.
+        #[serde(default)]
+        follow: bool,
+    },
+    /// What followed from a job's end is recorded.
+    Followed {
+        /// The job.
+        job: JobId,
     },
     /// Somebody asked for the job to be cancelled.
     CancelAsked {
@@ -222,6 +231,22 @@ pub struct Fired {
     /// Keys of the events of its batch, in order: further idempotency keys of the invocation. One that was not batched has its own
     /// as the invocation's only key.
     pub events: Vec<Digest>,
+    /// How many runs led to this one, itself included.
+    #[serde(default)]
+    pub hops: u32,
+    /// What its result may say.
+    #[serde(default)]
+    pub says: Says,
+}
+
+/// What the result of a trigger's run means beyond itself, as the trigger was defined when it fired.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Says {
+    /// Which events of the batch failed.
+    pub partial: bool,
+    /// CloudEvents whose types are so; a `*` at the end stands for any rest.
+    pub emits: Option<String>,
 }
 
 /// An event that waits for its batch.
@@ -241,6 +266,23 @@ pub struct HeldEvent {
     pub bytes: u64,
     /// The CloudEvent as JSON, at most [`crate::limit::HELD_EVENT_BYTES_MAX`].
     pub event: bytes::Bytes,
+    /// How many runs led to it.
+    #[serde(default)]
+    pub hops: u32,
+    /// What the function gets.
+    #[serde(default)]
+    pub input: crate::trigger::Input,
+    /// What its answer may say.
+    #[serde(default)]
+    pub says: Says,
+}
+
+impl HeldEvent {
+    /// Whether a run can have both: they ask for the same call, and its answer means the same.
+    pub fn goes_with(&self, other: &Self) -> bool {
+        let Self { function, entry, input, says, .. } = other;
+        (&self.function, &self.entry, &self.input, &self.says) == (function, entry, input, says)
+    }
 }
 
 /// The input of an invocation from outside.

@@ -20,7 +20,7 @@ mod triggers;
 pub use cost::{Charge, CostView, RequestsCost};
 pub use executors::{ClusterView, ExecutorState, ExecutorView, QueueView, WaitView};
 pub use graph::{GraphTask, GraphView, LineageView, OutputView};
-pub use triggers::{EventOutcome, EventsView, ListingView, TriggerRun, TriggerView};
+pub use triggers::{EventOutcome, EventsView, ListingView, TriggerRun, TriggerView, TroubleView};
 
 /// An `application/problem+json` body (RFC 9457).
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

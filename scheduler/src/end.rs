@@ -184,6 +184,7 @@ impl Scheduler {
                 usage: end.usage,
                 spent: end.spent,
                 tasks: end.tasks,
+                follow: false,
             };
             self.command(Command::Record(record));
         }

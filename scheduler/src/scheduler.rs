@@ -170,7 +170,10 @@ impl Scheduler {
             _ => {}
         }
         match message {
-            FromExecutor::Submit { .. } | FromExecutor::Logs { .. } | FromExecutor::Left => {}
+            FromExecutor::Submit { .. }
+            | FromExecutor::Logs { .. }
+            | FromExecutor::Wrote { .. }
+            | FromExecutor::Left => {}
             FromExecutor::Wait { attempt, wait, on, count, timeout_ms } => {
                 self.wait(attempt, wait, &on, count, timeout_ms);
             }

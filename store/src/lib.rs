@@ -26,6 +26,7 @@ mod root;
 mod s3;
 pub mod seen;
 pub mod shared_log;
+pub mod stream;
 mod upload;
 mod url;
 #[cfg(feature = "test-support")]

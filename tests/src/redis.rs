@@ -76,6 +76,35 @@ impl Redis {
             .expect("a number")
     }
 
+    /// Adds an entry of one field to a stream.
+    pub fn add(&self, stream: &str, field: &str, value: &str) {
+        assert!(self.line(&format!("XADD {stream} * {field} {value}")).starts_with('$'));
+    }
+
+    /// Entries of a stream that a group was given and has not acknowledged.
+    pub fn pending(&self, stream: &str, group: &str) -> u64 {
+        let mut stream = self.ask(&format!("XPENDING {stream} {group}"));
+        let mut line = String::new();
+        while !line.starts_with(':') {
+            line.clear();
+            assert!(stream.read_line(&mut line).expect("readable") > 0 && !line.starts_with('-'), "{line}");
+        }
+        line.trim().trim_start_matches(':').parse().expect("a number")
+    }
+
+    /// The first line of an answer.
+    fn line(&self, command: &str) -> String {
+        let mut line = String::new();
+        self.ask(command).read_line(&mut line).expect("readable");
+        line
+    }
+
+    fn ask(&self, command: &str) -> BufReader<TcpStream> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("redis listens");
+        stream.write_all(format!("{command}\r\n").as_bytes()).expect("writable");
+        BufReader::new(stream)
+    }
+
     fn command(&self, command: &str, bytes: usize) -> Vec<u8> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("redis listens");
         stream.write_all(format!("{command}\r\n").as_bytes()).expect("writable");

@@ -101,12 +101,13 @@ const _: fn(&FromExecutor) = |message| match message {
     | FromExecutor::Drop { .. }
     | FromExecutor::Cancel { .. }
     | FromExecutor::Finished { .. } => {}
-    // Say that a copy has come or is gone: `recovery.rs` deletes copies, and has executors die with theirs. Lines of a log, and what
-    // its late work cost, may be lost with their executor. The others are
+    // Say that a copy has come or is gone: `recovery.rs` deletes copies, and has executors die with theirs. Lines of a log, what
+    // its late work cost, and word of objects, which listings find, may be lost with their executor. The others are
     // said by executors that are asked to change or to go.
     FromExecutor::Durable(_)
     | FromExecutor::Lost { .. }
     | FromExecutor::Logs { .. }
+    | FromExecutor::Wrote { .. }
     | FromExecutor::Spent { .. }
     | FromExecutor::Offer(_)
     | FromExecutor::Leaving

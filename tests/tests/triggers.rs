@@ -5,58 +5,13 @@ use std::time::{Duration, Instant};
 
 use fanfold_tests::{
     cluster::{Cluster, PATIENCE, joined, until as until_holds},
-    picture::png,
+    picture::{black, png},
     platform::Platform,
+    triggers::{inputs, keys, put, runs, set, show, until},
 };
 use serde_json::{Value, json};
 
 const CLOUDEVENT: (&str, &str) = ("content-type", "application/cloudevents+json");
-
-async fn set(platform: &Platform, name: &str, definition: Value) -> Value {
-    let answer = platform.send("PUT", &format!("/v1/triggers/{name}"), &[], definition.to_string()).await;
-    assert!(matches!(answer.status, 200 | 201), "{}", answer.text());
-    answer.json()
-}
-
-async fn put(platform: &Platform, key: &str, bytes: impl Into<bytes::Bytes>) {
-    platform.send("PUT", &format!("/v1/objects/{key}"), &[], bytes).await.expect(201);
-}
-
-async fn show(platform: &Platform, name: &str) -> Value {
-    platform.get(&format!("/v1/triggers/{name}")).await.expect(200).json()
-}
-
-/// The trigger as it is once that holds.
-async fn until(platform: &Platform, name: &str, holds: impl Fn(&Value) -> bool) -> Value {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let trigger = show(platform, name).await;
-        if holds(&trigger) {
-            return trigger;
-        }
-        assert!(Instant::now() < deadline, "{trigger}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
-
-fn runs(trigger: &Value) -> Vec<String> {
-    let runs = trigger["runs"].as_array().map(Vec::as_slice).unwrap_or_default();
-    runs.iter().map(|run| run["id"].as_str().expect("an id").to_owned()).collect()
-}
-
-/// What each run of an echo got, oldest first.
-async fn inputs(platform: &Platform, name: &str) -> Vec<Value> {
-    let mut inputs = Vec::new();
-    for run in runs(&show(platform, name).await).iter().rev() {
-        assert_eq!(platform.ended(run).await["state"], "succeeded");
-        inputs.push(platform.get(&format!("/v1/invocations/{run}/output")).await.expect(200).json());
-    }
-    inputs
-}
-
-fn keys(inputs: &[Value]) -> Vec<&str> {
-    inputs.iter().map(|event| event["data"]["key"].as_str().expect("a key")).collect()
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_fires_each_trigger_once() {
@@ -137,11 +92,12 @@ async fn a_listing_finds_what_no_event_told_of() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_is_split_around_what_fails() {
+async fn a_batch_is_split_around_what_fails_as_a_whole() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let platform = Platform::start(dir.path());
-    let manifest = "name = \"inbox\"\n[retry]\nattempts = 1\n[[trigger]]\nkind = \"objects\"\nprefix = \"inbox/\"\n\
-                    output = \"thumbnails/\"\nbatch = { max = 100, window = \"1h\" }\n";
+    // With room for small photos only: a large one takes the function down.
+    let manifest = "name = \"inbox\"\n[resources]\nmemory = \"64MiB\"\n[retry]\nattempts = 1\n[[trigger]]\nkind = \"objects\"\n\
+                    prefix = \"inbox/\"\noutput = \"thumbnails/\"\ninput = \"manifest\"\nbatch = { max = 100, window = \"1h\" }\n";
     platform.deploy_as("inbox", manifest).await;
     assert_eq!(show(&platform, "inbox").await["manifest_of"], "inbox");
     let photo = png(64, 32);
@@ -154,33 +110,16 @@ async fn a_batch_is_split_around_what_fails() {
     platform.kill();
     let platform = Platform::start(dir.path());
     assert_eq!(show(&platform, "inbox").await["waiting"], 99);
-    put(&platform, "inbox/bad.png", "no photo").await;
+    put(&platform, "inbox/bad.png", black(12_000, 8_000)).await;
 
     // Of 100 events with the bad one at their end: 50, 25, 12, 6, 3, 1.
     const LETTERS: usize = 7;
-    let deadline = Instant::now() + PATIENCE;
-    let letter = loop {
-        let letters = platform.get("/v1/dead-letters?limit=1000").await.json();
-        let letters = letters["items"].as_array().expect("items");
-        let made = platform.get("/v1/objects?prefix=thumbnails/&limit=1000").await.json();
-        let open: Vec<_> = letters.iter().filter(|letter| letter["retried_as"].is_null()).collect();
-        if made["items"].as_array().is_some_and(|made| made.len() == 99)
-            && open.len() == 1
-            && letters.len() == LETTERS
-        {
-            break open[0].clone();
-        }
-        assert!(Instant::now() < deadline, "{letters:?}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    };
-    let why = letter["error"]["message"].as_str().expect("a message");
-    assert!(why.contains("inbox/bad.png"), "{why}");
+    let letter = the_only_letter(&platform, LETTERS, 99).await;
+    assert_eq!(letter["error"]["kind"], "limit", "{letter}");
     assert_eq!(show(&platform, "inbox").await["waiting"], 0);
     // Mended, it may be tried again.
     put(&platform, "inbox/bad.png", photo).await;
-    let retry = format!("/v1/dead-letters/{}/retry", letter["id"].as_str().expect("an id"));
-    let again = platform.post(&retry, "").await.expect(202).json();
-    assert_eq!(platform.ended(again["id"].as_str().expect("an id")).await["state"], "succeeded");
+    retry(&platform, &letter).await;
     // The trigger goes with the manifest, and what waits for it fires.
     platform.deploy_as("inbox", "name = \"inbox\"\n").await;
     platform.get("/v1/triggers/inbox").await.expect_problem(
@@ -189,6 +128,64 @@ async fn a_batch_is_split_around_what_fails() {
         "trigger",
         "there is no trigger",
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_says_which_of_its_items_failed() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let platform = Platform::start(dir.path());
+    let manifest = "name = \"inbox\"\n[[trigger]]\nkind = \"objects\"\nprefix = \"inbox/\"\noutput = \"thumbnails/\"\n\
+                    input = \"manifest\"\nbatch = { max = 20, window = \"1h\", partial = true }\n";
+    platform.deploy_as("inbox", manifest).await;
+    // What the function writes fires without a listing.
+    let made = json!({ "kind": "objects", "function": "echo", "prefix": "thumbnails/", "listing": "0s" });
+    platform.deploy("echo").await.expect(201);
+    set(&platform, "made", made).await;
+    let photo = png(64, 32);
+    for n in 0..19 {
+        let bytes = if n == 7 { b"no photo".to_vec() } else { photo.clone() };
+        put(&platform, &format!("inbox/{n}.png"), bytes).await;
+    }
+    put(&platform, "inbox/19.png", photo.clone()).await;
+    let letter = the_only_letter(&platform, 1, 19).await;
+    let why = letter["error"]["message"].as_str().expect("a message");
+    assert!(why.starts_with("inbox/7.png: "), "{why}");
+    until(&platform, "made", |trigger| runs(trigger).len() == 10).await;
+    assert_eq!(inputs(&platform, "made").await[0]["fanfoldhops"], "2", "and a chain of runs has an end");
+    let shown = show(&platform, "inbox").await;
+    assert_eq!(runs(&shown).len(), 2, "the batch, and its item that failed: {shown}");
+    // After a crash, too, it is the only one, and may be tried again once it is mended.
+    platform.kill();
+    let platform = Platform::start(dir.path());
+    the_only_letter(&platform, 1, 19).await;
+    retry(&platform, &letter).await;
+    let again = until(&platform, "inbox", |trigger| runs(trigger).len() == 4).await;
+    assert_eq!(again["runs"][0]["error"]["message"], why, "as it fails again, it is given up again");
+}
+
+/// The one dead letter that was not tried again, once there are so many letters in all, and so many thumbnails.
+async fn the_only_letter(platform: &Platform, letters: usize, thumbnails: usize) -> Value {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let all = platform.get("/v1/dead-letters?limit=1000").await.json();
+        let all = all["items"].as_array().expect("items");
+        let made = platform.get("/v1/objects?prefix=thumbnails/&limit=1000").await.json();
+        let made = made["items"].as_array().map_or(0, Vec::len);
+        let open: Vec<_> = all.iter().filter(|letter| letter["retried_as"].is_null()).collect();
+        if made == thumbnails && open.len() == 1 && all.len() == letters {
+            return open[0].clone();
+        }
+        assert!(Instant::now() < deadline, "{made} thumbnails, {all:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Tries a dead letter again; the run ends well.
+async fn retry(platform: &Platform, letter: &Value) {
+    let retry = format!("/v1/dead-letters/{}/retry", letter["id"].as_str().expect("an id"));
+    let again = platform.post(&retry, "").await.expect(202).json();
+    let ended = platform.ended(again["id"].as_str().expect("an id")).await;
+    assert_eq!(ended["state"], "succeeded", "{ended}");
 }
 
 /// Whether a gateway knows the owners of all shards, which takes a second or so.

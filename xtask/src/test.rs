@@ -1,6 +1,9 @@
 //! `cargo xtask test`: what tests need, then every test.
 
-use std::{path::Path, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Result, bail};
 
@@ -42,10 +45,12 @@ pub fn run(filter: &[String]) -> Result<()> {
         &["test", "--release", "--workspace", "--no-fail-fast"]
     };
     let foreign = foreign::build()?;
+    let moto = ensure_moto()?;
     let environment = [
         ("FANFOLD_BIN", &built.binary),
         ("FANFOLD_COMPONENTS", &built.components),
         ("FANFOLD_FOREIGN", &foreign),
+        ("FANFOLD_MOTO", &moto),
     ];
     // An option is about the product's tests, and may name what the functions do not have.
     if !filter.iter().any(|word| word.starts_with('-')) {
@@ -93,6 +98,26 @@ fn ensure_packages() -> Result<()> {
         install(&["libfaketime"])?;
     }
     ensure_vulkan()
+}
+
+/// A server for S3 and SNS that others wrote.
+const MOTO: &str = "moto[server]==5.2.1";
+
+/// Installs it into an environment of its own; returns its program. Without Python there is none, and the tests with it say that
+/// they were skipped.
+fn ensure_moto() -> Result<PathBuf> {
+    let folder = target_dir().join("moto");
+    let program = folder.join("bin/moto_server");
+    if program.exists() {
+        return Ok(program);
+    }
+    if !has("python3", &["-c", "import venv, ensurepip"]) {
+        eprintln!("note: python3 with venv is not installed; notifications of others' stores are not tested");
+        return Ok(program);
+    }
+    shell::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
+    shell::run(Command::new(folder.join("bin/pip")).args(["install", "--quiet", MOTO]))?;
+    Ok(program)
 }
 
 /// Installs Redis where it is missing.

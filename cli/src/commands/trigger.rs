@@ -126,6 +126,11 @@ fn waits_for(definition: &Trigger) -> String {
             .map(|(name, value)| format!("{name}={value}"))
             .collect::<Vec<_>>()
             .join(" "),
+        Source::Job => {
+            let after = definition.after.as_ref().map(ToString::to_string).unwrap_or_default();
+            format!("jobs of {after}")
+        }
+        Source::Stream => format!("entries of {}", text(&definition.stream)),
     }
 }
 
@@ -163,7 +168,11 @@ fn description(trigger: &TriggerView) -> String {
             units::count(listing.found, "change"),
         )
     });
-    lines.extend([oldest, last, next, manifest, listing].into_iter().flatten());
+    let trouble = trigger
+        .trouble
+        .as_ref()
+        .map(|trouble| format!("trouble      {}: {}", units::ago(trouble.at_ms), trouble.error));
+    lines.extend([oldest, last, next, manifest, listing, trouble].into_iter().flatten());
     let mut runs = Table::new([left("RUN"), left("STATE"), left("ACCEPTED"), left("ERROR")]);
     for run in &trigger.runs {
         let state = serde_json::to_value(run.state).unwrap_or_default();

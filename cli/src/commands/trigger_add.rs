@@ -11,9 +11,10 @@ use crate::{failure::Failure, output::Output};
 /// `trigger add`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  fanfold trigger add photos --function inbox --prefix inbox/ --suffix .jpg --batch 100 --backfill
+  fanfold trigger add photos --function inbox --prefix inbox/ --suffix .jpg --batch 100 --partial --input manifest
   fanfold trigger add nightly --function report --cron '30 3 * * *' --timezone Europe/Berlin
-  fanfold trigger add orders --function order --filter type=com.example.order.*")]
+  fanfold trigger add orders --function order --filter type=com.example.order.*
+  fanfold trigger add alarm --function notify --after sort --on failed")]
 #[command(override_usage = "fanfold trigger add [OPTIONS] <NAME> <--file FILE | --function FUNCTION ...>")]
 pub struct Args {
     /// Its name
@@ -43,7 +44,7 @@ struct Definition {
     /// Objects of this bucket, by its notifications; otherwise the platform's own
     #[arg(long)]
     bucket: Option<String>,
-    /// Changes of objects: created, removed
+    /// Changes of objects: created, removed; ends of jobs: succeeded, failed
     #[arg(long, value_delimiter = ',')]
     on: Vec<String>,
     /// What the keys begin with that the function writes, for the guard against loops
@@ -76,15 +77,30 @@ struct Definition {
     /// CloudEvents whose attribute is this, or begins so with a * at the end: ATTRIBUTE=VALUE
     #[arg(long, value_parser = parse_filter, conflicts_with = "times")]
     filter: Vec<(String, String)>,
+    /// Jobs of this function that end
+    #[arg(long, conflicts_with_all = ["times", "filter", "prefix", "suffix", "bucket"])]
+    after: Option<String>,
+    /// Entries of this Redis stream
+    #[arg(long, conflicts_with_all = ["times", "filter", "prefix", "suffix", "bucket", "after"])]
+    stream: Option<String>,
+    /// The stream's Redis, as redis://HOST:PORT/DB; otherwise the gateway's own
+    #[arg(long, requires = "stream")]
+    redis: Option<String>,
     /// Gather up to so many events to one run
     #[arg(long)]
     batch: Option<u32>,
     /// Close a batch when its oldest event is this old, such as 5s
     #[arg(long, requires = "batch")]
     window: Option<String>,
-    /// What the function gets: event, data
+    /// The function's answer says which events of a batch failed
+    #[arg(long, requires = "batch")]
+    partial: bool,
+    /// What the function gets: event, data, manifest
     #[arg(long)]
     input: Option<String>,
+    /// The type of the CloudEvents that its answers are, to be taken as events again
+    #[arg(long)]
+    emits: Option<String>,
     /// Let events and times pass
     #[arg(long)]
     paused: bool,
@@ -124,6 +140,8 @@ impl Definition {
             (Some(_), _, _) => "cron",
             (_, Some(_), _) => "interval",
             (_, _, false) => "event",
+            _ if self.after.is_some() => "job",
+            _ if self.stream.is_some() => "stream",
             _ => "objects",
         };
         let mut keys = Map::from_iter([("kind".to_owned(), json!(kind))]);
@@ -141,6 +159,10 @@ impl Definition {
             ("missed", self.missed),
             ("overlap", self.overlap),
             ("input", self.input),
+            ("emits", self.emits),
+            ("after", self.after),
+            ("stream", self.stream),
+            ("redis", self.redis),
         ];
         keys.extend(texts.into_iter().filter_map(|(key, text)| Some((key.to_owned(), Value::String(text?)))));
         if !self.on.is_empty() {
@@ -157,7 +179,8 @@ impl Definition {
         }
         if let Some(max) = self.batch {
             let window = self.window.map(|window| ("window".to_owned(), Value::String(window)));
-            let batch = Map::from_iter([("max".to_owned(), json!(max))].into_iter().chain(window));
+            let batch = [("max".to_owned(), json!(max)), ("partial".to_owned(), json!(self.partial))];
+            let batch = Map::from_iter(batch.into_iter().chain(window));
             keys.insert("batch".into(), Value::Object(batch));
         }
         keys.extend(

@@ -119,6 +119,8 @@ impl TaskHost {
     /// Completes an object.
     pub(super) async fn finish_object(&mut self, handle: u32) -> Result<ObjectView, Error> {
         let writer = self.object_writers.try_remove(handle as usize).flatten().ok_or_else(stale)?;
-        writer.finish().await
+        let object = writer.finish().await?;
+        self.wrote(&object).await?;
+        Ok(object)
     }
 }

@@ -1,7 +1,7 @@
 //! `fanfold:function/objects`, `context` and `log`: the users' objects, what a task knows of itself, and log lines.
 
 use bytes::Bytes;
-use fanfold_protocol::{Code, Error, limit, rest::ObjectView};
+use fanfold_protocol::{Code, Error, limit, message::FromExecutor, rest::ObjectView};
 use wasmtime::component::Resource;
 
 use super::{
@@ -35,7 +35,15 @@ impl TaskHost {
         }
         self.bytes_written += bytes.len() as u64;
         let body = futures::stream::iter([Ok(Bytes::from(bytes))]);
-        Ok(self.env.store.objects().put(key, body).await?.into())
+        let object = self.env.store.objects().put(key, body).await?;
+        self.wrote(&object).await?;
+        Ok(object.into())
+    }
+
+    /// Tells the owner of an object, where there is one.
+    pub(super) async fn wrote(&self, object: &ObjectView) -> Result<(), Error> {
+        let Some(owner) = &self.owner else { return Ok(()) };
+        owner.send(FromExecutor::Wrote { attempt: owner.attempt(), object: Box::new(object.clone()) }).await
     }
 
     fn current(&self) -> context::Info {

@@ -115,6 +115,7 @@ impl Owner {
             | FromExecutor::Durable(_)
             | FromExecutor::Spent { .. }
             | FromExecutor::Logs { .. }
+            | FromExecutor::Wrote { .. }
             | FromExecutor::Offer(_)
             | FromExecutor::Leaving
             | FromExecutor::Left => {}

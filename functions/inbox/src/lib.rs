@@ -1,13 +1,15 @@
-//! Makes thumbnails of the photos that a batch of events tells of: `inbox/a.jpg` becomes `thumbnails/a.jpg`.
+//! Makes thumbnails of the photos that a manifest lists: `inbox/a.jpg` becomes `thumbnails/a.jpg`.
 //!
-//! The trigger in `fanfold.toml` calls it. One photo that cannot be read fails the whole batch; the platform then splits it, so
-//! that in the end only that photo's event is given up. Whatever of a failed batch was written before is written again, the same.
+//! The trigger in `fanfold.toml` calls it with a table of what arrived. A photo that cannot be read is reported as failed, with why,
+//! so that only its event is given up and nothing is done twice. (Should the function as a whole fail, by taking too much memory for
+//! example, the platform splits the batch; whatever of it was written before is written again, the same.)
 
 use std::io::Cursor;
 
-use fanfold::{Error, Result, objects};
+use arrow_array::cast::AsArray as _;
+use fanfold::{Error, ErrorKind, Reader, Result, arrow, objects};
 use image::{ImageReader, Limits};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Longest side of a thumbnail.
 const PIXELS: u32 = 128;
@@ -15,18 +17,13 @@ const PIXELS: u32 = 128;
 const SOURCE_PIXELS_MAX: u32 = 16_384;
 const DECODED_BYTES_MAX: u64 = 160 << 20;
 
-/// What is needed of a CloudEvent of an object; the rest is passed over.
-#[derive(Deserialize)]
-struct Event {
-    data: Photo,
+/// The result: `failed` is what the platform reads.
+#[derive(Serialize, Debug, Default, PartialEq, Eq)]
+struct Report {
+    made: Vec<Thumbnail>,
+    failed: Vec<Failed>,
 }
 
-#[derive(Deserialize)]
-struct Photo {
-    key: String,
-}
-
-/// One line of the result.
 #[derive(Serialize, Debug, PartialEq, Eq)]
 struct Thumbnail {
     /// The photo.
@@ -37,19 +34,52 @@ struct Thumbnail {
     pixels: (u32, u32),
 }
 
-/// Makes the thumbnails; what they are of, in the order of the events.
-#[fanfold::function]
-fn inbox(events: Vec<Event>) -> Result<Vec<Thumbnail>> {
-    events.into_iter().map(|event| thumbnail(event.data.key)).collect()
+#[derive(Serialize, Debug, PartialEq, Eq)]
+struct Failed {
+    /// Its row in the manifest.
+    item: usize,
+    /// Why, naming the photo.
+    reason: String,
+    /// Whether it may succeed when it is tried again.
+    retryable: bool,
 }
 
-fn thumbnail(photo: String) -> Result<Thumbnail> {
-    let name = photo.strip_prefix("inbox/").unwrap_or(&photo);
+/// Makes the thumbnails of all photos in the manifest that can be read.
+#[fanfold::function]
+fn inbox(manifest: Reader) -> Result<Report> {
+    let mut report = Report::default();
+    let mut item = 0;
+    for table in arrow::batches(manifest) {
+        let table = table?;
+        let keys = table.column_by_name("key").and_then(|keys| keys.as_string_opt::<i32>());
+        let keys = keys.ok_or_else(|| Error::invalid("the manifest has no column `key`"))?;
+        for key in keys.iter().flatten() {
+            match thumbnail(key) {
+                Ok(made) => report.made.push(made),
+                Err(error) => report.failed.push(failed(item, key, &error)),
+            }
+            item += 1;
+        }
+    }
+    Ok(report)
+}
+
+fn failed(item: usize, key: &str, error: &Error) -> Failed {
+    // What is no photo now will be none later; what the platform failed at may succeed.
+    Failed {
+        item,
+        reason: format!("{key}: {error}"),
+        retryable: error.kind != ErrorKind::Guest && error.retryable,
+    }
+}
+
+fn thumbnail(photo: &str) -> Result<Thumbnail> {
+    let name = photo.strip_prefix("inbox/").unwrap_or(photo);
     let thumbnail = format!("thumbnails/{name}");
-    let bytes = objects::open(photo.as_str())?.bytes()?;
-    let (small, pixels) = shrink(&bytes).map_err(|e| Error::invalid(format!("{photo}: {e}")))?;
+    let bytes = objects::open(photo)?.bytes()?;
+    let (small, pixels) = shrink(&bytes)?;
     objects::put(&thumbnail, &small)?;
-    Ok(Thumbnail { photo, thumbnail, pixels })
+    Ok(Thumbnail { photo: photo.to_owned(), thumbnail, pixels })
 }
 
 fn shrink(bytes: &[u8]) -> image::ImageResult<(Vec<u8>, (u32, u32))> {
@@ -68,10 +98,19 @@ fn shrink(bytes: &[u8]) -> image::ImageResult<(Vec<u8>, (u32, u32))> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{RecordBatch, StringArray};
+    use fanfold::Writer;
+
     use super::*;
 
-    fn event(key: &str) -> Event {
-        Event { data: Photo { key: key.to_owned() } }
+    fn manifest(keys: &[&str]) -> Reader {
+        let keys = StringArray::from(keys.to_vec());
+        let table = RecordBatch::try_from_iter([("key", Arc::new(keys) as _)]).unwrap();
+        let mut writer = Writer::new().unwrap();
+        arrow::write_block(&mut writer, &[table]).unwrap();
+        writer.finish().unwrap().open().unwrap()
     }
 
     #[test]
@@ -80,13 +119,15 @@ mod tests {
         let mut bytes = Cursor::new(Vec::new());
         photo.write_to(&mut bytes, image::ImageFormat::Jpeg).unwrap();
         objects::put("inbox/a.jpg", bytes.get_ref()).unwrap();
-        let made = inbox(vec![event("inbox/a.jpg")]).unwrap();
-        assert_eq!((made[0].thumbnail.as_str(), made[0].pixels), ("thumbnails/a.jpg", (512, 256)));
+        objects::put("inbox/b.jpg", b"no photo").unwrap();
+        let report = inbox(manifest(&["inbox/b.jpg", "inbox/a.jpg", "inbox/gone.jpg"])).unwrap();
+        let made = &report.made[0];
+        assert_eq!((made.thumbnail.as_str(), made.pixels), ("thumbnails/a.jpg", (512, 256)));
         let small = objects::open("thumbnails/a.jpg").unwrap().bytes().unwrap();
         assert_eq!(image::load_from_memory(&small).unwrap().width(), 128);
 
-        objects::put("inbox/b.jpg", b"no photo").unwrap();
-        let error = inbox(vec![event("inbox/a.jpg"), event("inbox/b.jpg")]).unwrap_err();
-        assert!(error.message.starts_with("inbox/b.jpg: "), "{error:?}");
+        let failed: Vec<_> = report.failed.iter().map(|failed| (failed.item, failed.retryable)).collect();
+        assert_eq!(failed, [(0, false), (2, false)]);
+        assert!(report.failed[0].reason.starts_with("inbox/b.jpg: "), "{report:?}");
     }
 }

@@ -11,6 +11,7 @@ use fanfold_protocol::{
     Code, Error, JobId, Kind, PartitionId, cluster::Member, direct::Body, link::ShardTag, rest::Problem,
 };
 use fanfold_store::members::View;
+use fanfold_triggers::CloudEvent;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, header, uri::PathAndQuery};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -28,6 +29,8 @@ const CONNECT: Duration = Duration::from_secs(2);
 const IDLE_MAX: usize = 64;
 /// Bytes of another gateway's page of a list.
 const PAGE_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of events that are posted together: an event more is below what a body may have.
+const EVENTS_BYTES: usize = 1 << 20;
 /// How long a deploy waits for other gateways to know of it. Those that do not answer look by themselves twice a second.
 const TELL: Duration = Duration::from_secs(2);
 /// What the owner of the shard with the keys answers, whoever is asked.
@@ -56,23 +59,36 @@ pub(crate) fn keys_elsewhere(shared: &Shared) -> Option<ShardTag> {
     shared.owners.of(keys).is_none().then_some(keys)
 }
 
-/// Has the owner of a shard take an event that happened here; durable there on return.
+/// Has the owner of a shard take events that happened here; durable there on return. Where it fails, some of many may be.
 ///
 /// # Errors
 /// What it answers; `overloaded` / `unreachable`, retryable, where it is not reached.
-pub(crate) async fn post_event(
+pub(crate) async fn post_events(
     shared: &Shared,
     shard: ShardTag,
-    event: serde_json::Value,
+    events: &[CloudEvent],
 ) -> Result<(), Error> {
+    let mut list = Vec::new();
+    for (index, event) in events.iter().enumerate() {
+        list.push(if list.is_empty() { b'[' } else { b',' });
+        list.extend_from_slice(event.to_json().to_string().as_bytes());
+        if list.len() >= EVENTS_BYTES || index + 1 == events.len() {
+            list.push(b']');
+            post_list(shared, shard, std::mem::take(&mut list)).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn post_list(shared: &Shared, shard: ShardTag, list: Vec<u8>) -> Result<(), Error> {
     let Some(to) = owner(shared, shard).await? else {
         return Err(Error::internal("there is no shard that keeps idempotency keys"));
     };
     let name = to.name.clone();
-    let mut request = Request::new(body::whole(event.to_string().into()));
+    let mut request = Request::new(body::whole(list.into()));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = Uri::from_static(EVENTS_PATH);
-    let kind = HeaderValue::from_static("application/cloudevents+json");
+    let kind = HeaderValue::from_static("application/cloudevents-batch+json");
     request.headers_mut().insert(header::CONTENT_TYPE, kind);
     own_token(shared, request.headers_mut());
     let response = pass_on(shared, to, request).await?;

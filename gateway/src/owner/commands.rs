@@ -122,6 +122,7 @@ impl Loop {
                 return self.submit(attempt, index, *call);
             }
             FromExecutor::Logs { attempt, lines } => return self.logged(*attempt, lines),
+            FromExecutor::Wrote { attempt, object } => return self.wrote(*attempt, object),
             FromExecutor::Finished { attempt, logs, .. } => {
                 Failpoint::ResultReceived.pass();
                 let (attempt, logs) = (*attempt, mem::take(logs));

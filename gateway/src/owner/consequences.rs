@@ -19,6 +19,8 @@ pub(super) enum Consequence {
     Cancelled(JobId, Reply<JobView>),
     /// The job's end is announced.
     Ended(JobId),
+    /// A job was accepted and given up at once: its end is announced, and the caller is told.
+    GivenUp(JobId, Reply<()>),
     /// The outputs of a memoised call answer equal ones.
     Memoised(Digest),
     /// They do no longer.
@@ -46,6 +48,10 @@ impl Loop {
                     Failpoint::EndDurable.pass();
                     self.announce(job);
                 }
+                Some(Consequence::GivenUp(job, reply)) => {
+                    self.announce(job);
+                    tell(reply, Ok(()));
+                }
                 Some(Consequence::Memoised(key)) => self.memo_is_durable(key),
                 Some(Consequence::Unmemoised(key)) => self.memo_is_gone(key),
                 Some(Consequence::Held(reply)) => {
@@ -64,9 +70,9 @@ impl Loop {
             match entry.consequence {
                 Some(Consequence::Accepted(job)) => self.accept_failed(job, error),
                 Some(Consequence::Cancelled(_, reply)) => tell(reply, Err(error.clone())),
-                Some(Consequence::Held(reply) | Consequence::Recorded(reply)) => {
-                    tell(reply, Err(error.clone()));
-                }
+                Some(
+                    Consequence::Held(reply) | Consequence::Recorded(reply) | Consequence::GivenUp(_, reply),
+                ) => tell(reply, Err(error.clone())),
                 // The rest is never refused.
                 Some(Consequence::Ended(_) | Consequence::Memoised(_) | Consequence::Unmemoised(_))
                 | None => {}

@@ -3,10 +3,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use bytes::Bytes;
 use fanfold_protocol::{
     Code, Digest, Error, FunctionName, JobId, Kind, limit,
-    record::{Accepted, Fired, HeldEvent, Input, Record},
+    record::{Fired, HeldEvent, Record},
     rest::JobView,
     trigger::Batch,
 };
@@ -15,7 +14,7 @@ use fanfold_triggers::batch::{self, Waiting};
 use super::{
     Owner,
     consequences::Consequence,
-    messages::{NewJob, Reply, Request, tell},
+    messages::{Reply, Request, tell},
     run::Loop,
     shared::draining,
     state,
@@ -25,6 +24,8 @@ use super::{
 const HOLD_BYTES_MAX: usize = limit::SEGMENT_BYTES_MAX / 4;
 /// Batches of one trigger that are looked at together: their runs are accepted by one write of the journal.
 pub(super) const BATCHES_MAX: usize = 16;
+/// Ended jobs that are looked at together.
+pub(crate) const ENDED_MAX: usize = 256;
 /// Jobs looked at for a trigger's last runs.
 const SCANNED_MAX: usize = 20_000;
 
@@ -37,6 +38,8 @@ pub(crate) struct Triggers {
     pub cursors: BTreeMap<FunctionName, Cursor>,
     /// Batches that were given up, to be split.
     pub failed: Vec<JobId>,
+    /// Jobs from whose end something follows, the first of them.
+    pub ended: Vec<JobId>,
 }
 
 /// How far a schedule is.
@@ -80,6 +83,7 @@ impl Loop {
             waiting: triggers.waiting().map(|(trigger, waiting)| (trigger.clone(), waiting)).collect(),
             cursors: triggers.cursors().map(|(trigger, at)| (trigger.clone(), cursor(at))).collect(),
             failed: triggers.failed().collect(),
+            ended: triggers.ended().take(ENDED_MAX).collect(),
         }
     }
 
@@ -175,11 +179,8 @@ impl Owner {
         let (letter, again) = self.ask(|reply| Request::DeadLetter { job, reply }).await?;
         let count = letter.fired.as_ref().map_or(0, |fired| fired.events.len());
         let (None, Some(first)) = (again, batch::half(count)) else { return Ok(()) };
-        let input = match &letter.input {
-            Input::Inline { body, .. } => body.bytes.clone(),
-            Input::Stored { .. } => self.shared.store.input(job).await?,
-        };
-        let mut halves = [self.half(&letter, &input, 0..first)?, self.half(&letter, &input, first..count)?];
+        let whole = self.batch_of(&letter).await?;
+        let mut halves = [self.part(&whole, 0..first)?, self.part(&whole, first..count)?];
         // The first has a key, so that after a crash in between it is found again; the second ends the letter.
         let key = Digest::of_parts(&[b"half", job.to_string().as_bytes()]);
         halves[0].idempotency = Some((key, key));
@@ -188,26 +189,6 @@ impl Owner {
             self.ask(|reply| Request::Accept { submission, reply }).await?;
         }
         Ok(())
-    }
-
-    fn half(&self, letter: &Accepted, input: &Bytes, range: std::ops::Range<usize>) -> Result<NewJob, Error> {
-        let damaged = || Error::internal("the input of a batch is no list of its events");
-        let mut events: Vec<serde_json::Value> = serde_json::from_slice(input).map_err(|_| damaged())?;
-        let fired = letter.fired.as_deref().filter(|fired| fired.events.len() == events.len());
-        let Fired { trigger, scheduled_ms, events: keys } = fired.cloned().ok_or_else(damaged)?;
-        events.truncate(range.end);
-        let events = events.split_off(range.start);
-        let unknown = || Error::not_found(Code::Version, "the version of a batch is not known any more");
-        Ok(NewJob {
-            function: self.shared.registry.version(&letter.version).ok_or_else(unknown)?,
-            entry: letter.entry.clone(),
-            input: serde_json::Value::Array(events).to_string().into(),
-            content_type: BATCH_TYPE.to_owned(),
-            idempotency: None,
-            traceparent: letter.traceparent.clone(),
-            batch: letter.batch,
-            fired: Some(Box::new(Fired { trigger, scheduled_ms, events: keys[range].to_vec() })),
-        })
     }
 }
 

@@ -26,6 +26,7 @@ use super::{
     run::Loop,
     shared::{Shared, draining},
     state::{State, StoredAnswer},
+    wrote::Wrote,
 };
 use crate::Registry;
 
@@ -80,6 +81,7 @@ impl Owner {
             clock: Clock::start(),
             dropped: Arc::new(Dropped::default()),
             events: Notify::new(),
+            wrote: Wrote::default(),
             closed: OnceLock::new(),
             ended: watch::Sender::new(false),
             task: Mutex::new(None),

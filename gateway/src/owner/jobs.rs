@@ -195,7 +195,7 @@ impl Loop {
                     job.accepted.name
                 );
                 let record = ended_unstarted(id, self.now_ms, Error::not_found(Code::Version, why));
-                self.lane.push(record, Some(Consequence::Ended(id)));
+                self.push_end(id, record);
                 continue;
             };
             let mut live = Live::new(function, &job.accepted, true);
@@ -284,7 +284,7 @@ impl Loop {
         live.stage = Stage::Ending;
         self.free_place(job);
         let record = ended_unstarted(job, self.now_ms, error);
-        self.lane.push(record, Some(Consequence::Ended(job)));
+        self.push_end(job, record);
     }
 
     /// The scheduler ended a job. A recorded one is announced when its end is durable, its logs and graph are stored before that.
@@ -319,7 +319,7 @@ impl Loop {
     pub fn journal_end(&mut self, job: JobId) {
         let Some(record) = self.live.get_mut(&job).and_then(|live| live.end.take()) else { return };
         Failpoint::EndDecided.pass();
-        self.lane.push(record, Some(Consequence::Ended(job)));
+        self.push_end(job, record);
     }
 
     /// A job's end is durable: tells whoever waits or watches.
@@ -332,7 +332,7 @@ impl Loop {
             _ => self.totals.failed += 1,
         }
         self.roots.remove(&TaskId::root(id));
-        if job.accepted.fired.is_some() {
+        if job.accepted.fired.is_some() || job.follow {
             self.shared.events.notify_one();
         }
         if let Some(live) = self.live.remove(&id) {
@@ -364,6 +364,7 @@ fn ended_unstarted(job: JobId, at_ms: u64, error: Error) -> Record {
         usage: Usage::default(),
         spent: Spent::default(),
         tasks: 0,
+        follow: false,
     }
 }
 

@@ -17,7 +17,9 @@ use fanfold_protocol::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{dropped::Leftover, events::Triggers, outputs, shared::Shared, state::StoredAnswer};
+use super::{
+    dropped::Leftover, events::Triggers, follow::Ending, outputs, shared::Shared, state::StoredAnswer,
+};
 
 /// An invocation or job to accept.
 #[derive(Clone, Debug)]
@@ -310,6 +312,22 @@ pub(super) enum Request {
         trigger: FunctionName,
         limit: usize,
         reply: Reply<Vec<JobView>>,
+    },
+    /// A job from whose end something follows.
+    Ending {
+        job: JobId,
+        reply: Reply<Option<Box<Ending>>>,
+    },
+    /// What follows from a job's end is recorded.
+    Followed {
+        job: JobId,
+        reply: Reply<()>,
+    },
+    /// A job that is given up at once.
+    GiveUp {
+        submission: Box<Submission>,
+        error: Error,
+        reply: Reply<()>,
     },
     Metrics {
         reply: Reply<Metrics>,

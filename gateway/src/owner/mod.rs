@@ -36,6 +36,9 @@ mod work;
 mod house;
 mod memos;
 mod events;
+mod parts;
+mod follow;
+mod wrote;
 mod retention;
 mod stop;
 
@@ -53,10 +56,12 @@ mod dropped;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use events::{BATCH_TYPE, Triggers};
+pub(crate) use events::{BATCH_TYPE, ENDED_MAX, Triggers};
+pub(crate) use follow::Ending;
 pub use handle::{Config, Owner};
 pub(crate) use lineage::of as lineage_of;
 pub use messages::{Answer, ExecutorLink, ExecutorMetrics, JournalMetrics, Metrics, NewJob};
 pub(crate) use outputs::open_output;
 pub(crate) use overview::JOBS_MAX;
 pub use state::{State, StoredAnswer};
+pub(crate) use wrote::Written;

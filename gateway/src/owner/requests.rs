@@ -58,6 +58,9 @@ impl Loop {
             }
             Request::Pass { trigger, at_ms, reply } => self.pass(trigger, at_ms, reply),
             Request::Fired { trigger, limit, reply } => tell(reply, Ok(self.fired(&trigger, limit))),
+            Request::Ending { job, reply } => tell(reply, Ok(self.ending(job))),
+            Request::Followed { job, reply } => self.followed(job, reply),
+            Request::GiveUp { submission, error, reply } => self.give_up(*submission, error, reply),
             Request::Metrics { reply } => tell(reply, Ok(self.metrics())),
             Request::Cluster { reply } => tell(reply, Ok(self.cluster())),
             Request::Join(link) => self.executor_joined(*link),

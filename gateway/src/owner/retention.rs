@@ -110,6 +110,7 @@ mod tests {
             usage: Usage::default(),
             spent: Default::default(),
             tasks: 1,
+            follow: false,
         });
         state
     }

@@ -9,7 +9,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::{clock::Clock, dropped::Dropped};
+use super::{clock::Clock, dropped::Dropped, wrote::Wrote};
 use crate::Registry;
 
 /// See the module's documentation.
@@ -22,6 +22,8 @@ pub(super) struct Shared {
     pub dropped: Arc<Dropped>,
     /// Something changed that a trigger may wait for.
     pub events: Notify,
+    /// Objects that tasks wrote.
+    pub wrote: Wrote,
     /// Why the owner stopped; set before it stops answering.
     pub closed: OnceLock<Error>,
     /// Whether it has stopped altogether.

@@ -69,7 +69,10 @@ impl State {
     pub fn fold(&mut self, record: Record) {
         match record {
             Record::Accepted(accepted) => self.accept(accepted),
-            Record::Retried { job, again } => self.retried(job, again),
+            Record::Retried { job, again } => self.change_ended(job, |job| {
+                job.retried_as.get_or_insert(again);
+            }),
+            Record::Followed { job } => self.change_ended(job, Job::followed),
             Record::Forgotten { job } => self.forget(job),
             Record::Answered { key, request, at_ms, status, content_type, body } => {
                 self.answer(key, StoredAnswer { request, at_ms, status, content_type, body });
@@ -198,9 +201,9 @@ impl State {
         self.jobs.insert(id, Arc::new(Job::new(*accepted)));
     }
 
-    fn retried(&mut self, job: JobId, again: JobId) {
+    fn change_ended(&mut self, job: JobId, change: impl FnOnce(&mut Job)) {
         if let Some(job) = self.jobs.get_mut(&job) {
-            Arc::make_mut(job).retried_as.get_or_insert(again);
+            change(Arc::make_mut(job));
             self.triggers.note(job);
         }
     }
@@ -212,10 +215,10 @@ impl State {
         changed.fold(record);
         if changed.end.is_some() && !had_ended {
             self.memos.keep(memos_of(changed));
+            self.triggers.note(changed);
         }
         if changed.is_dead_letter() {
             self.letters.insert(job);
-            self.triggers.note(changed);
         }
     }
 

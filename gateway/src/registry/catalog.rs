@@ -4,7 +4,7 @@
 //! catalog. Entries are shared, so a copy with one change costs one map of pointers.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -28,6 +28,8 @@ pub struct Catalog {
     pub(super) versions: HashMap<Digest, Arc<FunctionVersion>>,
     /// Triggers by name.
     pub(super) triggers: BTreeMap<FunctionName, Arc<Trigger>>,
+    /// Functions whose jobs' ends a trigger waits for; shared by copies.
+    pub(super) waited_for: Arc<HashSet<FunctionName>>,
 }
 
 /// One function.
@@ -156,9 +158,11 @@ impl Catalog {
             Record::TriggerSet(record) => {
                 self.triggers
                     .insert(record.name.clone(), Arc::new(Trigger::new(TriggerRecord::clone(record))));
+                self.note_waited_for();
             }
             Record::TriggerRemoved { name } => {
                 self.triggers.remove(name);
+                self.note_waited_for();
             }
             _ => {}
         }

@@ -52,6 +52,19 @@ impl Catalog {
         })
     }
 
+    /// Whether a trigger waits for the ends of this function's jobs.
+    pub fn is_waited_for(&self, function: &FunctionName) -> bool {
+        self.waited_for.contains(function)
+    }
+
+    pub(super) fn note_waited_for(&mut self) {
+        let active = self.triggers.values().filter(|trigger| !trigger.definition().paused);
+        let waited_for = active.filter_map(|trigger| trigger.definition().after.clone()).collect();
+        if *self.waited_for != waited_for {
+            self.waited_for = Arc::new(waited_for);
+        }
+    }
+
     /// Triggers in the order of their names.
     pub fn triggers(&self) -> &BTreeMap<FunctionName, Arc<Trigger>> {
         &self.triggers
@@ -139,6 +152,7 @@ fn record(
 ) -> Result<Option<Record>, Error> {
     definition.check()?;
     Schedule::of(definition, now_ms)?;
+    crate::triggers::check(definition)?;
     let definition = Definition { name: Some(name.clone()), ..definition.clone() };
     let before = catalog.triggers.get(name).map(|trigger| &trigger.record);
     if before.is_some_and(|b| b.definition == definition && b.manifest_of == manifest_of) {

@@ -6,10 +6,10 @@ use bytes::Bytes;
 use fanfold_protocol::{
     Digest, Error,
     function::FunctionRef,
-    record::{Fired, HeldEvent},
-    trigger::Input,
+    record::{Fired, HeldEvent, Says},
+    trigger::{Input, Trigger as Definition},
 };
-use fanfold_triggers::{CloudEvent, Data, ObjectChange, event};
+use fanfold_triggers::{CloudEvent, Data, ObjectChange, event, manifest};
 
 use super::too_long;
 use crate::{
@@ -42,14 +42,16 @@ async fn resolve(shared: &Shared, target: &FunctionRef) -> Result<Arc<Callable>,
 /// The run of one event.
 pub(super) fn single(trigger: &Trigger, target: &Callable, event: &CloudEvent) -> NewJob {
     let (input, content_type) = match trigger.definition().input {
-        Input::Event => (event.to_json().to_string().into(), EVENT_TYPE),
+        // Of a single event there is no manifest.
+        Input::Event | Input::Manifest => (event.to_json().to_string().into(), EVENT_TYPE),
         Input::Data => {
             let plain = if matches!(event.data, Data::Bytes(_)) { BYTES } else { JSON };
             (event.data_bytes(), event.attribute("datacontenttype").unwrap_or(plain))
         }
     };
     let traceparent = event.attribute("traceparent").map(str::to_owned);
-    let run = run(trigger, target, key(trigger, event), None, input, content_type);
+    let fired = Fired { hops: event.hops(), ..fired(trigger) };
+    let run = run(trigger, target, key(trigger, event), fired, input, content_type);
     NewJob { traceparent, ..run }
 }
 
@@ -73,7 +75,8 @@ pub(super) fn scheduled(trigger: &Trigger, target: &Callable, at_ms: u64) -> Res
         Some(body) => (body.to_string().into(), JSON),
         None => (event.to_json().to_string().into(), EVENT_TYPE),
     };
-    Ok(run(trigger, target, key(trigger, &event), Some(at_ms), input, content_type))
+    let fired = Fired { hops: event.hops(), scheduled_ms: Some(at_ms), ..fired(trigger) };
+    Ok(run(trigger, target, key(trigger, &event), fired, input, content_type))
 }
 
 /// An event that shall wait for its batch.
@@ -98,6 +101,9 @@ pub(super) fn held(
         at_ms: clock::now_ms(),
         bytes: object.and_then(|object| object.bytes).unwrap_or(0),
         event: json.into(),
+        hops: event.hops(),
+        input: definition.input,
+        says: says(definition),
     })
 }
 
@@ -111,18 +117,22 @@ pub(super) async fn batch(shared: &Shared, events: &[Arc<HeldEvent>]) -> Result<
     let keys: Vec<Digest> = events.iter().map(|held| held.key).collect();
     let parts: Vec<&[u8]> = keys.iter().map(|key| key.0.as_slice()).collect();
     let key = Digest::of_parts(&parts);
-    let mut input = Vec::with_capacity(events.iter().map(|held| held.event.len() + 1).sum::<usize>() + 1);
-    for (index, held) in events.iter().enumerate() {
-        input.push(if index == 0 { b'[' } else { b',' });
-        input.extend_from_slice(&held.event);
-    }
-    input.push(b']');
-    let fired = Fired { trigger: first.trigger.clone(), scheduled_ms: None, events: keys };
+    let (input, content_type) = match first.input {
+        Input::Manifest => (table(events)?, manifest::MEDIA_TYPE),
+        Input::Event | Input::Data => (list(events), BATCH_TYPE),
+    };
+    let fired = Fired {
+        trigger: first.trigger.clone(),
+        scheduled_ms: None,
+        events: keys,
+        hops: events.iter().map(|held| held.hops).max().unwrap_or(0),
+        says: first.says.clone(),
+    };
     Ok(NewJob {
         function: Arc::clone(&target.version),
         entry: first.entry.clone(),
-        input: input.into(),
-        content_type: BATCH_TYPE.to_owned(),
+        input,
+        content_type: content_type.to_owned(),
         idempotency: Some((key, key)),
         traceparent: None,
         batch: false,
@@ -130,11 +140,43 @@ pub(super) async fn batch(shared: &Shared, events: &[Arc<HeldEvent>]) -> Result<
     })
 }
 
+/// The events of a batch as a JSON list.
+fn list(events: &[Arc<HeldEvent>]) -> Bytes {
+    let mut list = Vec::with_capacity(events.iter().map(|held| held.event.len() + 1).sum::<usize>() + 1);
+    for (index, held) in events.iter().enumerate() {
+        list.push(if index == 0 { b'[' } else { b',' });
+        list.extend_from_slice(&held.event);
+    }
+    list.push(b']');
+    list.into()
+}
+
+/// The objects that the events of a batch tell of as a table.
+fn table(events: &[Arc<HeldEvent>]) -> Result<Bytes, Error> {
+    let read = |held: &Arc<HeldEvent>| {
+        let value = serde_json::from_slice(&held.event);
+        CloudEvent::from_json(value.map_err(|e| Error::internal(format!("a held event is no JSON: {e}")))?)
+    };
+    manifest::write(&events.iter().map(read).collect::<Result<Vec<_>, _>>()?)
+}
+
+/// What the answer of a trigger's runs may say.
+fn says(definition: &Definition) -> Says {
+    let partial = definition.batch.is_some_and(|batch| batch.partial);
+    Says { partial, emits: definition.emits.clone() }
+}
+
+/// A run of the trigger that has no batch: nothing of its answer is about items.
+fn fired(trigger: &Trigger) -> Fired {
+    let says = Says { partial: false, ..says(trigger.definition()) };
+    Fired { trigger: trigger.name().clone(), scheduled_ms: None, events: Vec::new(), hops: 0, says }
+}
+
 fn run(
     trigger: &Trigger,
     target: &Callable,
     key: Digest,
-    scheduled_ms: Option<u64>,
+    fired: Fired,
     input: Bytes,
     content_type: &str,
 ) -> NewJob {
@@ -147,7 +189,7 @@ fn run(
         idempotency: Some((key, key)),
         traceparent: None,
         batch: false,
-        fired: Some(Box::new(Fired { trigger: trigger.name().clone(), scheduled_ms, events: Vec::new() })),
+        fired: Some(Box::new(fired)),
     }
 }
 

@@ -5,9 +5,12 @@
 //! ([ADR 8](../../../docs/adr/0008-triggers.md)), so what is promised of those holds for it. What is due by time (batches, schedules,
 //! listings) is the [`runner`]'s part.
 
+mod feeds;
 mod fire;
+mod follow;
 mod listing;
 mod runner;
+mod stream;
 mod view;
 
 use std::{
@@ -17,7 +20,7 @@ use std::{
 
 use fanfold_protocol::{
     Code, Error, FunctionName, Kind, limit,
-    rest::{EventOutcome, ListingView, ObjectView},
+    rest::{EventOutcome, ListingView, ObjectView, TroubleView},
     trigger::{Change, Source},
 };
 use fanfold_triggers::{CloudEvent, ObjectChange, filter};
@@ -31,6 +34,7 @@ use crate::{
     shared::Shared,
 };
 
+pub(crate) use feeds::check;
 pub(crate) use runner::Runner;
 pub(crate) use view::{view, views};
 
@@ -48,6 +52,8 @@ pub(crate) struct Figures {
     pub(crate) events: u64,
     /// Runs that were asked for; a repeated event asks again.
     pub(crate) runs: u64,
+    /// What went wrong last with events that its runs emitted.
+    pub(crate) trouble: Option<TroubleView>,
     /// Its last listing.
     pub(crate) listing: Option<ListingView>,
     /// Whether another one is under way.
@@ -182,22 +188,16 @@ fn own(shared: &Shared, event: CloudEvent) -> Result<CloudEvent, Error> {
     }
 }
 
+/// Whether it takes events that come to the platform, and not those of a source of its own.
 fn fired_by_events(trigger: &Trigger) -> bool {
-    matches!(trigger.definition().kind, Source::Objects | Source::Event)
+    matches!(trigger.definition().kind, Source::Objects | Source::Event | Source::Job)
 }
 
-/// Tells of a change of the platform's own objects, made by this gateway. Where no trigger waits for it this costs nothing.
-///
-/// # Errors
-/// What kept the event from being recorded: the change itself stands.
-pub(crate) async fn object_changed(
-    shared: &Shared,
-    object: &ObjectView,
-    change: Change,
-) -> Result<(), Error> {
+/// The event of a change of the platform's own objects; `None` where no trigger waits for it, which costs nothing.
+fn change_event(shared: &Shared, object: &ObjectView, change: Change) -> Option<CloudEvent> {
     let catalog = shared.registry.catalog();
     if catalog.triggers().is_empty() {
-        return Ok(());
+        return None;
     }
     let told = ObjectChange {
         bucket: None,
@@ -210,11 +210,22 @@ pub(crate) async fn object_changed(
         at_ms: clock::now_ms(),
     };
     // A key that can be no attribute of an event fires nothing.
-    let Ok(event) = told.event() else { return Ok(()) };
+    let event = told.event().ok()?;
     let fits = |trigger: &Trigger| filter::verdict(trigger.definition(), &event, Some(&told)).is_ok();
-    if !catalog.triggers().values().any(|trigger| fired_by_events(trigger) && fits(trigger)) {
-        return Ok(());
-    }
+    let wanted = catalog.triggers().values().any(|trigger| fired_by_events(trigger) && fits(trigger));
+    wanted.then_some(event)
+}
+
+/// Tells of a change of the platform's own objects, made by this gateway. Where no trigger waits for it this costs nothing.
+///
+/// # Errors
+/// What kept the event from being recorded: the change itself stands.
+pub(crate) async fn object_changed(
+    shared: &Shared,
+    object: &ObjectView,
+    change: Change,
+) -> Result<(), Error> {
+    let Some(event) = change_event(shared, object, change) else { return Ok(()) };
     let unrecorded = |error: Error| {
         let done = if change == Change::Created { "written" } else { "removed" };
         error.context(format_args!(
@@ -223,7 +234,7 @@ pub(crate) async fn object_changed(
     };
     let delivered = match forward::keys_elsewhere(shared) {
         None => take(shared, vec![event]).await.map(drop),
-        Some(shard) => forward::post_event(shared, shard, event.to_json()).await,
+        Some(shard) => forward::post_events(shared, shard, &[event]).await,
     };
     delivered.map_err(unrecorded)
 }

@@ -15,11 +15,11 @@ use fanfold_triggers::batch::{self, Due, Waiting};
 use futures::future::try_join_all;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{fire, listing};
+use super::{feeds::Feeds, fire, follow, listing};
 use crate::{
     clock,
     cluster::forward,
-    owner::{Owner, Triggers},
+    owner::{ENDED_MAX, Owner, Triggers},
     registry::{Catalog, Trigger},
     shared::Shared,
 };
@@ -45,6 +45,7 @@ impl Runner {
             tasks: tasks.clone(),
             stop: stop.clone(),
             listed: HashMap::new(),
+            feeds: Feeds::default(),
             failing: BTreeMap::new(),
         };
         tasks.spawn(work.run());
@@ -65,6 +66,7 @@ struct Work {
     stop: CancellationToken,
     /// What each trigger listed last, and when it lists again; a listing that is under way counts as begun.
     listed: HashMap<FunctionName, (Digest, u64)>,
+    feeds: Feeds,
     /// What does not succeed, so that each reason is logged once.
     failing: BTreeMap<String, String>,
 }
@@ -76,18 +78,40 @@ impl Work {
             let here = forward::keys_elsewhere(&self.shared).is_none();
             let owner = self.shared.taker(true);
             let mut wake_ms = clock::now_ms() + LOOK_EVERY_MS;
+            wake_ms = wake_ms.min(self.follow().await);
             if here {
                 wake_ms = wake_ms.min(self.turn(&owner).await);
             } else {
                 self.listed.clear();
+                self.feeds.end();
             }
             let rest = Duration::from_millis(wake_ms.saturating_sub(clock::now_ms()).max(1));
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = owner.events_changed(), if here => {}
+                () = owner.events_changed() => {}
                 () = tokio::time::sleep(rest) => {}
             }
         }
+    }
+
+    /// Does what follows from the ends of jobs of all shards that are here; when to look for more.
+    async fn follow(&mut self) -> u64 {
+        let mut wake_ms = u64::MAX;
+        for shard in self.shared.owners.all() {
+            let wrote = follow::wrote(&self.shared, shard.owner.take_wrote()).await;
+            self.note("the events of objects that functions wrote", wrote.as_ref().err());
+            // One that is being replaced is none of ours.
+            let Ok(states) = shard.owner.triggers().await else { continue };
+            if states.ended.is_empty() {
+                continue;
+            }
+            let done = follow::all(&self.shared, &shard.owner, &states.ended).await;
+            self.note("what follows from the ends of jobs", done.as_ref().err());
+            if done.is_ok() && states.ended.len() == ENDED_MAX {
+                wake_ms = 0;
+            }
+        }
+        wake_ms
     }
 
     /// Does all that is due now; when something is due again.
@@ -107,6 +131,7 @@ impl Work {
         let batches_ms = self.close_batches(owner, &catalog, &states).await;
         let schedules_ms = self.fire_schedules(owner, &catalog, &states).await;
         self.list(&catalog);
+        self.feeds.keep(&self.shared, &catalog, &self.tasks, &self.stop);
         batches_ms.min(schedules_ms)
     }
 

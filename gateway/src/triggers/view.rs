@@ -38,6 +38,7 @@ fn of(shared: &Shared, trigger: &Trigger, states: &owner::Triggers) -> TriggerVi
     let cursor = states.cursors.get(&record.name).filter(|cursor| cursor.at_ms >= record.since_ms);
     let waiting = states.waiting.get(&record.name);
     let schedule = trigger.schedule.as_ref().filter(|_| !record.definition.paused);
+    let figures = shared.triggers.of(&record.name);
     TriggerView {
         name: record.name.clone(),
         definition: record.definition.clone(),
@@ -48,7 +49,8 @@ fn of(shared: &Shared, trigger: &Trigger, states: &owner::Triggers) -> TriggerVi
         waiting: waiting.map_or(0, |waiting| waiting.events),
         waiting_since_ms: waiting.map(|waiting| waiting.since_ms),
         runs: Vec::new(),
-        listing: shared.triggers.of(&record.name).listing,
+        listing: figures.listing,
+        trouble: figures.trouble,
     }
 }
 

@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn the_first_bound_closes_a_batch() {
-        let batch = Batch { max: 3, window: 1_000, bytes: Some(100) };
+        let batch = Batch { max: 3, window: 1_000, bytes: Some(100), partial: false };
         let check = |events, bytes, now_ms| due(&batch, &Waiting { events, bytes, since_ms: 500 }, now_ms);
         assert_eq!(check(0, 0, 9_999), Due::Never);
         assert_eq!(check(2, 99, 600), Due::At(1_500));

@@ -1,13 +1,15 @@
-//! The guard against loops: triggers whose function writes what fires it, at once or by way of others.
+//! The guard against loops: triggers that fire themselves, at once or by way of others, by what their function writes, emits, or by
+//! its end alone.
 
 use std::collections::BTreeSet;
 
 use fanfold_protocol::{
     Error, FunctionName,
-    trigger::{self, Change, Source, Trigger},
+    trigger::{self, On, Source, Trigger},
 };
 
-/// Refuses `new` where the keys that it says it writes (`output`) can fire it, by way of any of the `others` too.
+/// Refuses `new` where what comes of its runs can fire it, by way of any of the `others` too: the keys that it says it writes
+/// (`output`), the types that it says it emits (`emits`), and the ends of its jobs.
 ///
 /// A prefix is all that is known of what is written, so two that overlap count as a loop unless no key can have both: a
 /// suffix does not save it, since nobody knows how the written keys end.
@@ -24,13 +26,9 @@ pub fn refuse_loop<'a>(
     while let Some((from, way)) = ahead.pop() {
         if feeds(from, new) {
             let way: Vec<_> = way.iter().map(|name| name.as_str()).collect();
-            let (output, prefix) = (from.output.as_deref().unwrap_or_default(), &new.prefix);
             let by =
                 if way.len() > 1 { format!(" by way of {}", way[1..].join(", ")) } else { String::new() };
-            let why = format!(
-                "it would fire itself{by}: what is written under `{output}` can begin with its prefix `{prefix}`; let output \
-                 and prefix be apart, such as inbox/ and done/"
-            );
+            let why = format!("it would fire itself{by}: {}", reason(from, new));
             return Err(trigger::refuse(why));
         }
         for (other, definition) in others.clone().filter(|(other, _)| *other != name) {
@@ -42,11 +40,53 @@ pub fn refuse_loop<'a>(
     Ok(())
 }
 
-/// Whether what `from` writes can fire `to`.
+/// Whether what comes of a run of `from` can fire `to`.
 fn feeds(from: &Trigger, to: &Trigger) -> bool {
-    let Some(output) = &from.output else { return false };
-    let waits = to.kind == Source::Objects && to.bucket == from.bucket && to.on.contains(&Change::Created);
-    waits && (output.starts_with(&to.prefix) || to.prefix.starts_with(output.as_str()))
+    match to.kind {
+        Source::Objects => {
+            let Some(output) = &from.output else { return false };
+            let waits = to.bucket == from.bucket && to.waits_for(On::Created);
+            waits && overlap(output, true, &to.prefix, true)
+        }
+        Source::Event => {
+            let Some(emits) = &from.emits else { return false };
+            // One that asks for no type may get any.
+            let wanted = to.filter.get("type").map_or("*", String::as_str);
+            let (emitted, more) = stem(emits);
+            let (wanted, any) = stem(wanted);
+            overlap(emitted, more, wanted, any)
+        }
+        Source::Job => from.target().is_ok_and(|target| Some(&target.name) == to.after.as_ref()),
+        Source::Cron | Source::Interval | Source::Stream => false,
+    }
+}
+
+/// How `from` fires `to`, and what to do about it.
+fn reason(from: &Trigger, to: &Trigger) -> String {
+    match to.kind {
+        Source::Event => format!(
+            "the events of type `{}` that come of it fit its filter; let types be apart, such as order.new and order.done",
+            from.emits.as_deref().unwrap_or_default()
+        ),
+        Source::Job => {
+            format!("the end of `{}` is what it waits for; let it call another function", from.function)
+        }
+        Source::Objects | Source::Cron | Source::Interval | Source::Stream => format!(
+            "what is written under `{}` can begin with its prefix `{}`; let output and prefix be apart, such as inbox/ and done/",
+            from.output.as_deref().unwrap_or_default(),
+            to.prefix
+        ),
+    }
+}
+
+/// A pattern without the `*` at its end, and whether it had one.
+fn stem(pattern: &str) -> (&str, bool) {
+    pattern.strip_suffix('*').map_or((pattern, false), |stem| (stem, true))
+}
+
+/// Whether a text can fit both, each of which is a text or, with `open`, the beginning of one.
+fn overlap(a: &str, a_open: bool, b: &str, b_open: bool) -> bool {
+    (a_open && b.starts_with(a)) || (b_open && a.starts_with(b)) || a == b
 }
 
 #[cfg(test)]
@@ -80,5 +120,30 @@ mod tests {
         check(&trigger("in/", "out/"), &[("there", &there)], None);
         check(&trigger("in/", "out/"), &[("there", &there), ("back", &back)], Some("by way of there, back"));
         check(&trigger("in/", "out/"), &[("new", &trigger("out/", "in/"))], None);
+    }
+
+    #[test]
+    fn ends_and_emitted_events_count_too() {
+        let read = |value: serde_json::Value| serde_json::from_value::<Trigger>(value).unwrap();
+        let after = |after: &str, function: &str| {
+            read(serde_json::json!({ "kind": "job", "after": after, "function": function }))
+        };
+        check(&after("f", "f:canary"), &[], Some("the end of `f:canary`"));
+        check(&after("f", "g"), &[("other", &after("g", "h"))], None);
+        check(&after("f", "g"), &[("back", &after("g", "f"))], Some("by way of back"));
+        let event = |wanted: &str, emits: &str| {
+            read(
+                serde_json::json!({ "kind": "event", "function": "f", "filter": { "type": wanted }, "emits": emits }),
+            )
+        };
+        check(&event("order.new", "order.done"), &[], None);
+        check(&event("order.new", "order.new"), &[], Some("type `order.new`"));
+        check(&event("order.*", "order.done"), &[], Some("fit its filter"));
+        check(&event("order.new", "order.*"), &[], Some("fit its filter"));
+        let mut written = after("f", "g");
+        written.output = Some("in/".into());
+        let mut objects = trigger("in/", "out/");
+        objects.function = "f".into();
+        check(&written, &[("objects", &objects)], Some("by way of objects"));
     }
 }

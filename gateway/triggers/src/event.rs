@@ -91,6 +91,17 @@ impl CloudEvent {
         Digest::of_parts(&[source.as_bytes(), self.id().as_bytes()])
     }
 
+    /// How many runs led to it, as far as it says.
+    pub fn hops(&self) -> u32 {
+        self.attribute(HOPS).and_then(|hops| hops.parse().ok()).unwrap_or(0)
+    }
+
+    /// The same event, to which so many runs led, whatever it says itself.
+    pub fn after(mut self, hops: u32) -> Self {
+        self.attributes.insert(HOPS.to_owned(), hops.to_string());
+        self
+    }
+
     /// The same event one run further.
     ///
     /// # Errors

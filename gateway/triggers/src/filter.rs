@@ -5,7 +5,7 @@ use fanfold_protocol::{
     trigger::{Source, Trigger},
 };
 
-use crate::{CloudEvent, ObjectChange};
+use crate::{CloudEvent, ObjectChange, job, stream};
 
 /// Why an event does not fire a trigger, in words; `Ok` where it does. Whether the trigger is paused is not asked.
 pub fn verdict(trigger: &Trigger, event: &CloudEvent, object: Option<&ObjectChange>) -> Result<(), String> {
@@ -15,6 +15,8 @@ pub fn verdict(trigger: &Trigger, event: &CloudEvent, object: Option<&ObjectChan
             None => Err(format!("the event is no object's: its type is {}", event.kind())),
         },
         Source::Event => of_attributes(trigger, event),
+        Source::Job => of_job(trigger, event),
+        Source::Stream => of_stream(trigger, event),
         Source::Cron | Source::Interval => {
             Err(format!("its kind is {}, which no event fires", trigger.kind.name()))
         }
@@ -45,7 +47,7 @@ fn of_object(trigger: &Trigger, change: &ObjectChange) -> Result<(), String> {
             shown(&change.bucket)
         ));
     }
-    if !trigger.on.contains(&change.change) {
+    if !trigger.waits_for(change.change.into()) {
         let what = serde_json::to_string(&change.change).unwrap_or_default();
         return Err(format!("it does not wait for objects that are {}", what.trim_matches('"')));
     }
@@ -75,6 +77,35 @@ fn size_fits(trigger: &Trigger, bytes: Option<u64>) -> Result<(), String> {
         return Err(format!("the object has {bytes} bytes, above bytes_max"));
     }
     Ok(())
+}
+
+fn of_job(trigger: &Trigger, event: &CloudEvent) -> Result<(), String> {
+    let Some(outcome) = job::outcome(event) else {
+        return Err(format!("the event is no job's end: its type is {}", event.kind()));
+    };
+    let (subject, after) = (event.attribute("subject").unwrap_or_default(), trigger.after.as_ref());
+    if after.is_none_or(|after| after.as_str() != subject) {
+        let after = after.map_or("", |after| after.as_str());
+        return Err(format!(
+            "it waits for jobs of `{after}`, and the job is of `{}`",
+            subject.escape_debug()
+        ));
+    }
+    match trigger.waits_for(outcome) {
+        true => Ok(()),
+        false => Err(format!("it does not wait for events of type {}", event.kind())),
+    }
+}
+
+fn of_stream(trigger: &Trigger, event: &CloudEvent) -> Result<(), String> {
+    let wanted = stream::source(trigger.stream.as_deref().unwrap_or_default());
+    match (event.kind(), event.attribute("source")) {
+        (stream::ENTRY, Some(source)) if source == wanted => Ok(()),
+        (kind, source) => {
+            let source = source.unwrap_or_default().escape_debug();
+            Err(format!("it waits for entries of {wanted}, and the event is a {kind} of {source}"))
+        }
+    }
 }
 
 fn of_attributes(trigger: &Trigger, event: &CloudEvent) -> Result<(), String> {
@@ -142,6 +173,14 @@ mod tests {
             Err("`type` is `org.example`"),
         );
         check(orders, json!({ "type": "com.example.", "subject": "orders" }), Err("not `order`"));
+
+        let failed = json!({ "kind": "job", "after": "sort", "on": ["failed"] });
+        let end = |how: &str, of: &str| json!({ "type": format!("dev.fanfold.job.{how}"), "subject": of });
+        check(failed.clone(), end("failed", "sort"), Ok(()));
+        check(failed.clone(), end("failed", "other"), Err("the job is of `other`"));
+        check(failed.clone(), end("succeeded", "sort"), Err("does not wait"));
+        check(failed, json!({}), Err("no job's end"));
+        check(json!({ "kind": "job", "after": "sort" }), end("succeeded", "sort"), Ok(()));
         check(json!({ "kind": "interval" }), json!({}), Err("no event fires"));
     }
 }

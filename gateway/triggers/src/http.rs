@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::{
     CloudEvent, Data,
     event::{is_json, refuse},
-    s3,
+    s3, sns,
 };
 
 const PREFIX: &str = "ce-";
@@ -31,7 +31,8 @@ pub fn read(headers: &HeaderMap, body: &Bytes) -> Result<Vec<CloudEvent>, Error>
             return Err(refuse(format!("`{other}` is not understood: send application/cloudevents+json")));
         }
         _ if headers.contains_key("ce-specversion") => vec![binary(headers, media_type, body)?],
-        "application/json" => s3::read(&json(body)?)?,
+        "application/json" => notification(&json(body)?)?,
+        "text/plain" if is_enveloped(body) => notification(&json(body)?)?,
         _ => {
             let why = "the request is no CloudEvent: send application/cloudevents+json, or ce-specversion, ce-id, ce-source and \
                        ce-type as headers; or a notification of an S3 store as application/json";
@@ -46,6 +47,16 @@ pub fn read(headers: &HeaderMap, body: &Bytes) -> Result<Vec<CloudEvent>, Error>
         )));
     }
     Ok(events)
+}
+
+/// A notification of an S3 store, as it is or as SNS passes it on.
+fn notification(value: &Value) -> Result<Vec<CloudEvent>, Error> {
+    if sns::is_envelope(value) { s3::read(&sns::open(value)?) } else { s3::read(value) }
+}
+
+/// What SNS sends says that it is plain text.
+fn is_enveloped(body: &[u8]) -> bool {
+    serde_json::from_slice(body).is_ok_and(|value| sns::is_envelope(&value))
 }
 
 fn json(body: &[u8]) -> Result<Value, Error> {
@@ -134,5 +145,12 @@ mod tests {
         check(&batched, event.as_bytes(), Err("is a list"));
         check(&[("content-type", "application/cloudevents+avro")], b"", Err("is not understood"));
         check(&[("content-type", "text/plain")], b"x", Err("no CloudEvent"));
+        let sns = |kind: &str| {
+            let message = serde_json::json!({ "Event": "s3:TestEvent" }).to_string();
+            serde_json::json!({ "Type": kind, "TopicArn": "arn", "Message": message }).to_string()
+        };
+        check(&[("content-type", "text/plain; charset=UTF-8")], sns("Notification").as_bytes(), Ok(&[]));
+        let confirm = sns("SubscriptionConfirmation");
+        check(&[("content-type", "text/plain")], confirm.as_bytes(), Err("confirm the subscription"));
     }
 }

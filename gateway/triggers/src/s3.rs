@@ -2,7 +2,7 @@
 //!
 //! Entries of other kinds than created and removed (tagging, restore, lifecycle …) and the test event are passed over.
 
-use chrono::DateTime;
+use chrono::{DateTime, NaiveDateTime};
 use fanfold_protocol::{Error, trigger::Change};
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
@@ -77,7 +77,10 @@ fn change(record: &Value) -> Result<Option<ObjectChange>, Error> {
     let at_ms = match &entry.event_time {
         None => 0,
         Some(time) => {
-            let parsed = DateTime::parse_from_rfc3339(time);
+            // Some servers leave the zone out and mean UTC.
+            let parsed = DateTime::parse_from_rfc3339(time).map(|time| time.to_utc());
+            let parsed =
+                parsed.or_else(|e| time.parse::<NaiveDateTime>().map(|time| time.and_utc()).map_err(|_| e));
             let parsed = parsed.map_err(|e| refuse(format!("eventTime `{}`: {e}", time.escape_debug())))?;
             u64::try_from(parsed.timestamp_millis()).unwrap_or(0)
         }

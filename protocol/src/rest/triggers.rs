@@ -35,6 +35,19 @@ pub struct TriggerView {
     /// Its last listing since the gateway that makes them has started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listing: Option<ListingView>,
+    /// What went wrong last, since that gateway has started, with what it takes events from or with events that its runs emitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<TroubleView>,
+}
+
+/// What went wrong.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TroubleView {
+    /// When.
+    pub at_ms: u64,
+    /// What.
+    pub error: Error,
 }
 
 /// One run of a trigger.

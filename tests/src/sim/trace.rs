@@ -209,6 +209,9 @@ impl Show<'_> {
             }
             FromExecutor::Durable(key) => format!("durable {}", self.key(*key)),
             FromExecutor::Spent { spent, .. } => format!("spent {:?}", spent.requests),
+            FromExecutor::Wrote { attempt, object } => {
+                format!("{} wrote {}", self.attempt(*attempt), object.key)
+            }
             FromExecutor::Logs { attempt, .. } => format!("{} logs", self.attempt(*attempt)),
             FromExecutor::Offer(offer) => format!("offers {} cpu, {} memory", offer.cpu_millis, offer.memory),
             FromExecutor::Leaving => "is leaving".to_owned(),

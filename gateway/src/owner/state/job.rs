@@ -20,7 +20,7 @@ use fanfold_scheduler::Replay;
 /// An accepted job.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Job {
-    /// As accepted. The bytes of an inline input are gone once the job ended well or was cancelled.
+    /// As accepted. The bytes of an inline input are gone once the job ended well or was cancelled, and what follows is done.
     pub accepted: Accepted,
     /// What its tasks did; `None` before the first of it and after the end.
     pub log: Option<Box<Log>>,
@@ -32,6 +32,8 @@ pub struct Job {
     pub kept: Vec<(PartitionId, Output)>,
     /// Its end.
     pub end: Option<Box<End>>,
+    /// Whether something follows from the end that is not done yet.
+    pub follow: bool,
     /// The job that took up its dead letter.
     pub retried_as: Option<JobId>,
 }
@@ -93,6 +95,7 @@ impl Job {
             cancel_asked: false,
             kept: Vec::new(),
             end: None,
+            follow: false,
             retried_as: None,
         }
     }
@@ -110,21 +113,39 @@ impl Job {
             }
             Record::CancelAsked { .. } => self.cancel_asked = true,
             Record::Kept { partitions, .. } if self.kept.is_empty() => self.kept = partitions,
-            Record::Ended { at_ms, result, usage, spent, tasks, .. } => {
+            Record::Ended { at_ms, result, usage, spent, tasks, follow, .. } => {
                 self.log = None;
                 self.end = Some(Box::new(End { at_ms, result, usage, spent, tasks }));
-                if !self.is_dead_letter() {
-                    self.drop_input();
-                }
+                self.follow = follow;
+                self.drop_input();
             }
             record => self.log.get_or_insert_default().fold(record),
         }
     }
 
+    /// What follows from its end is done.
+    pub(super) fn followed(&mut self) {
+        if self.end.is_some() {
+            self.follow = false;
+            self.drop_input();
+        }
+    }
+
+    /// Drops the bytes of its input unless it may be tried again, or a part of it.
     fn drop_input(&mut self) {
+        let partial = self.accepted.fired.as_ref().is_some_and(|fired| fired.says.partial);
+        if self.is_dead_letter() || (partial && self.follow) {
+            return;
+        }
         if let Input::Inline { body, .. } = &mut self.accepted.input {
             *body = Payload::default();
         }
+    }
+
+    /// Whether it is a batch that was given up as a whole, and not tried again yet.
+    pub fn is_to_be_split(&self) -> bool {
+        let many = self.accepted.fired.as_ref().is_some_and(|fired| fired.events.len() > 1);
+        many && self.is_dead_letter() && self.retried_as.is_none()
     }
 
     /// Whether it ended because somebody asked for it.
@@ -228,8 +249,8 @@ impl Job {
             records.push(Record::Kept { job, partitions: self.kept.clone() });
         }
         if let Some(end) = self.end.as_deref() {
-            let End { at_ms, result, usage, spent, tasks } = end.clone();
-            records.push(Record::Ended { job, at_ms, result, usage, spent, tasks });
+            let (End { at_ms, result, usage, spent, tasks }, follow) = (end.clone(), self.follow);
+            records.push(Record::Ended { job, at_ms, result, usage, spent, tasks, follow });
         }
         records.extend(self.retried_as.map(|again| Record::Retried { job, again }));
     }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use fanfold_protocol::{
     AttemptId, Code, Error, FunctionName, Kind, PartitionId,
     message::Usage,
-    record::{Committed, Fired, HeldEvent, Input},
+    record::{Committed, Fired, HeldEvent, Input, Says},
     trigger::Batch,
     value::Output,
 };
@@ -36,7 +36,9 @@ fn attempt(job: JobId, child: u8, number: u32) -> AttemptId {
 
 fn fired(n: u8) -> Fired {
     let events = (0..n).map(|key| digest(20 + key)).collect();
-    Fired { trigger: "t".parse().unwrap(), scheduled_ms: (n == 2).then_some(u64::from(n)), events }
+    let says = Says { partial: n == 1, emits: None };
+    let scheduled_ms = (n == 2).then_some(u64::from(n));
+    Fired { trigger: "t".parse().unwrap(), scheduled_ms, events, hops: n.into(), says }
 }
 
 fn held(n: u8) -> Record {
@@ -48,6 +50,9 @@ fn held(n: u8) -> Record {
         at_ms: n.into(),
         bytes: n.into(),
         event: Bytes::from_static(b"{}"),
+        hops: 0,
+        input: Default::default(),
+        says: Says::default(),
     }))
 }
 
@@ -68,7 +73,16 @@ fn accepted(id: JobId, key: Option<u8>, from: Option<JobId>) -> Record {
 }
 
 fn ended(id: JobId, result: Result<Vec<Output>, Error>) -> Record {
-    Record::Ended { job: id, at_ms: 8, result, usage: Usage::default(), spent: Default::default(), tasks: 2 }
+    let follow = result.is_ok();
+    Record::Ended {
+        job: id,
+        at_ms: 8,
+        result,
+        usage: Usage::default(),
+        spent: Default::default(),
+        tasks: 2,
+        follow,
+    }
 }
 
 fn error(n: u8) -> Error {
@@ -78,7 +92,7 @@ fn error(n: u8) -> Error {
 
 fn any_record() -> impl Strategy<Value = Record> {
     let ids = (0..4u8, 0..3u8, 0..3u8);
-    (0..17u8, ids, 0..4u8).prop_map(|(kind, (j, child, number), n)| {
+    (0..18u8, ids, 0..4u8).prop_map(|(kind, (j, child, number), n)| {
         let id = job(j);
         let attempt = attempt(id, child, u32::from(number));
         match kind {
@@ -92,6 +106,7 @@ fn any_record() -> impl Strategy<Value = Record> {
                 usage: Usage::default(),
             })),
             15 => held(n),
+            17 => Record::Followed { job: id },
             16 => Record::Passed { trigger: "t".parse().unwrap(), at_ms: n.into(), job: None },
             3 => Record::Made { job: id, attempt, output: u32::from(n), value: output(number) },
             4 => Record::Waited { job: id, task: attempt.task, wait: u64::from(n), ready: vec![n.into()] },
@@ -145,6 +160,7 @@ proptest! {
         let (restored_triggers, triggers) = (&restored.triggers, &whole.triggers);
         prop_assert!(restored_triggers.cursors().eq(triggers.cursors()));
         prop_assert!(restored_triggers.failed().eq(triggers.failed()));
+        prop_assert!(restored_triggers.ended().eq(triggers.ended()));
         prop_assert_eq!(restored.answer_bytes, whole.answer_bytes);
     }
 
@@ -208,6 +224,18 @@ fn a_job_keeps_what_its_future_needs() {
     state.fold(Record::Forgotten { job: bad });
     assert!(state.job_of_key(digest(2)).is_none() && state.job_of_maker(TaskId::root(bad)).is_none());
     assert!(state.job_of_key(digest(1)).is_some());
+}
+
+#[test]
+fn what_follows_from_an_end_is_remembered_until_it_is_done() {
+    let mut state = fold([accepted(job(1), Some(0), None), ended(job(1), Ok(vec![output(1)]))]);
+    let ended = |state: &State| state.triggers().ended().collect::<Vec<_>>();
+    assert_eq!(ended(&state), [job(1)]);
+    assert_eq!(state.job(job(1)).unwrap().input_bytes(), 5, "an item of its batch may have failed");
+    assert_eq!(fold(state.records()), state);
+    state.fold(Record::Followed { job: job(1) });
+    assert_eq!((ended(&state), state.job(job(1)).unwrap().input_bytes()), (vec![], 0));
+    assert_eq!(fold(state.records()), state);
 }
 
 #[test]

@@ -29,6 +29,8 @@ pub struct Triggers {
     cursors: BTreeMap<FunctionName, Cursor>,
     /// Batches that were given up and not split yet.
     failed: BTreeSet<JobId>,
+    /// Jobs that ended, and what follows from it is not done yet.
+    ended: BTreeSet<JobId>,
 }
 
 /// What one trigger holds. Asked for at every look of who closes batches, so the sum is kept.
@@ -84,7 +86,7 @@ impl State {
                 let fits = room >= held.event.len();
                 room = room.saturating_sub(held.event.len());
                 // What a batch calls is said by its events, and may have changed between two of them.
-                fits && (&held.function, &held.entry) == (&first.function, &first.entry)
+                fits && held.goes_with(first)
             };
             let count = batch::take(batch, held.range(from..).take_while(fits).map(|held| held.bytes));
             batches.push(held.range(from..from + count).cloned().collect());
@@ -124,6 +126,11 @@ impl Triggers {
         self.failed.iter().copied()
     }
 
+    /// Jobs that ended, and what follows from it is not done yet.
+    pub fn ended(&self) -> impl Iterator<Item = JobId> {
+        self.ended.iter().copied()
+    }
+
     pub(super) fn hold(&mut self, event: HeldEvent) {
         if self.keys.insert(event.key) {
             self.bytes += event.event.len();
@@ -154,18 +161,18 @@ impl Triggers {
         }
     }
 
-    /// Looks whether a job that has ended is a batch that is to be split.
+    /// Looks whether a job that has ended is a batch that is to be split, and whether something follows from its end.
     pub(super) fn note(&mut self, job: &Job) {
-        let many = job.accepted.fired.as_ref().is_some_and(|fired| fired.events.len() > 1);
-        if many && job.is_dead_letter() && job.retried_as.is_none() {
-            self.failed.insert(job.accepted.job);
-        } else {
-            self.failed.remove(&job.accepted.job);
-        }
+        let id = job.accepted.job;
+        let put =
+            |set: &mut BTreeSet<JobId>, wanted: bool| if wanted { set.insert(id) } else { set.remove(&id) };
+        put(&mut self.failed, job.is_to_be_split());
+        put(&mut self.ended, job.follow);
     }
 
     pub(super) fn forget(&mut self, job: JobId) {
         self.failed.remove(&job);
+        self.ended.remove(&job);
     }
 
     /// Records that fold to this, after those of the jobs.
