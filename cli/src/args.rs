@@ -116,6 +116,7 @@ mod tests {
             "fanfold dead-letters retry 01890a5d-ac96-774b-bcce-b302099a8057",
             "fanfold trigger add photos --function inbox --prefix inbox/ --suffix .jpg --batch 100 --partial --input manifest",
             "fanfold trigger add alarm --function notify --after sort --on failed",
+            "fanfold trigger add told --function echo --bucket photos --queue https://sqs.eu-central-1.amazonaws.com/1/q --region eu-central-1",
             "fanfold trigger add entries --function order --stream orders --redis redis://127.0.0.1:6379",
             "fanfold trigger add nightly --function wordcount --cron @daily --timezone Europe/Berlin",
             "fanfold trigger add orders --function order --filter type=com.example.* --filter subject=a",

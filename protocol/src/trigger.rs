@@ -28,7 +28,7 @@ pub enum Source {
     Cron,
     /// Every so often.
     Interval,
-    /// CloudEvents that somebody posts.
+    /// CloudEvents that somebody posts, or that come from a queue.
     Event,
     /// Jobs of a function that end.
     Job,
@@ -237,6 +237,13 @@ pub struct Trigger {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<FunctionName>,
 
+    /// `objects` of a bucket, `event`: the URL of the SQS-compatible queue that its events come from, and no others. The gateway's
+    /// environment has the access key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// The queue's region; left out, that in its host's name, else the gateway's `AWS_REGION`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
     /// `stream`: the key of the stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<String>,

@@ -80,8 +80,14 @@ struct Definition {
     /// Jobs of this function that end
     #[arg(long, conflicts_with_all = ["times", "filter", "prefix", "suffix", "bucket"])]
     after: Option<String>,
+    /// Messages of this SQS-compatible queue: notifications of --bucket, or any events
+    #[arg(long, conflicts_with_all = ["times", "after"])]
+    queue: Option<String>,
+    /// The queue's region
+    #[arg(long, requires = "queue")]
+    region: Option<String>,
     /// Entries of this Redis stream
-    #[arg(long, conflicts_with_all = ["times", "filter", "prefix", "suffix", "bucket", "after"])]
+    #[arg(long, conflicts_with_all = ["times", "filter", "prefix", "suffix", "bucket", "after", "queue"])]
     stream: Option<String>,
     /// The stream's Redis, as redis://HOST:PORT/DB; otherwise the gateway's own
     #[arg(long, requires = "stream")]
@@ -142,6 +148,7 @@ impl Definition {
             (_, _, false) => "event",
             _ if self.after.is_some() => "job",
             _ if self.stream.is_some() => "stream",
+            _ if self.queue.is_some() && self.bucket.is_none() => "event",
             _ => "objects",
         };
         let mut keys = Map::from_iter([("kind".to_owned(), json!(kind))]);
@@ -161,6 +168,8 @@ impl Definition {
             ("input", self.input),
             ("emits", self.emits),
             ("after", self.after),
+            ("queue", self.queue),
+            ("region", self.region),
             ("stream", self.stream),
             ("redis", self.redis),
         ];

@@ -9,6 +9,7 @@ mod feeds;
 mod fire;
 mod follow;
 mod listing;
+mod queue;
 mod runner;
 mod stream;
 mod view;
@@ -180,9 +181,10 @@ fn own(shared: &Shared, event: CloudEvent) -> Result<CloudEvent, Error> {
     }
 }
 
-/// Whether it takes events that come to the platform, and not those of a source of its own.
+/// Whether it takes events that come to the platform, and not only those of a source of its own.
 fn fired_by_events(trigger: &Trigger) -> bool {
-    matches!(trigger.definition().kind, Source::Objects | Source::Event | Source::Job)
+    let definition = trigger.definition();
+    matches!(definition.kind, Source::Objects | Source::Event | Source::Job) && definition.queue.is_none()
 }
 
 /// The event of a change of the platform's own objects; `None` where no trigger waits for it, which costs nothing.
