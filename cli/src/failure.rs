@@ -34,6 +34,12 @@ enum Exit {
     Guest,
 }
 
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
 impl Failure {
     /// `what` went wrong and how to `fix` it.
     pub fn new(what: impl Into<String>, fix: impl Into<String>) -> Self {

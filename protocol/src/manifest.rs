@@ -103,7 +103,7 @@ impl Default for Concurrency {
 }
 
 /// When a failed attempt of an asynchronous invocation or a task is tried again.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Retry {
@@ -115,6 +115,13 @@ pub struct Retry {
     /// Delay before the second attempt; doubled for each further one, up to five minutes.
     #[serde(with = "duration")]
     pub backoff: u64,
+}
+
+impl Retry {
+    /// What is wrong with it, and what to write.
+    pub fn fault(&self) -> Option<&'static str> {
+        (self.attempts == 0).then_some("retry.attempts is zero: give more, or leave it out")
+    }
 }
 
 impl Default for Retry {
@@ -239,10 +246,12 @@ impl Manifest {
                 "egress.allow: `{shown}` is no origin, such as `http://api.example.com:8080`"
             )));
         }
+        if let Some(why) = self.retry.fault() {
+            return Err(refuse(why));
+        }
         let positive = [
             ("timeout", self.timeout),
             ("concurrency.max", u64::from(self.concurrency.max)),
-            ("retry.attempts", u64::from(self.retry.attempts)),
             ("body_max", self.body_max),
         ];
         match positive.iter().find(|(_, value)| *value == 0) {

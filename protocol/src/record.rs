@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     AttemptId, Digest, Error, FunctionName, JobId, PartitionId, TaskId,
     function::FunctionVersion,
+    manifest::Retry,
     message::{Spent, Usage},
     trigger::TriggerRecord,
     value::{Output, Payload},
@@ -234,19 +235,26 @@ pub struct Fired {
     /// How many runs led to this one, itself included.
     #[serde(default)]
     pub hops: u32,
-    /// What its result may say.
+    /// Its ordering key: runs of the trigger with the same one run one after the other.
+    #[serde(default)]
+    pub ordering: Option<Digest>,
+    /// What the trigger said of its runs.
     #[serde(default)]
     pub says: Says,
 }
 
-/// What the result of a trigger's run means beyond itself, as the trigger was defined when it fired.
+/// What a trigger says of its runs, as it was defined when it fired.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Says {
-    /// Which events of the batch failed.
+    /// Whether their result says which events of the batch failed.
     pub partial: bool,
-    /// CloudEvents whose types are so; a `*` at the end stands for any rest.
+    /// The result may be CloudEvents whose types are so; a `*` at the end stands for any rest.
     pub emits: Option<String>,
+    /// How many of them are under way at once, at most.
+    pub concurrency: Option<u32>,
+    /// How they are tried again, in place of what the function's manifest says.
+    pub retry: Option<Retry>,
 }
 
 /// An event that waits for its batch.
@@ -272,13 +280,13 @@ pub struct HeldEvent {
     /// What the function gets.
     #[serde(default)]
     pub input: crate::trigger::Input,
-    /// What its answer may say.
+    /// What the trigger said of its runs.
     #[serde(default)]
     pub says: Says,
 }
 
 impl HeldEvent {
-    /// Whether a run can have both: they ask for the same call, and its answer means the same.
+    /// Whether a run can have both: they ask for the same call in the same way.
     pub fn goes_with(&self, other: &Self) -> bool {
         let Self { function, entry, input, says, .. } = other;
         (&self.function, &self.entry, &self.input, &self.says) == (function, entry, input, says)

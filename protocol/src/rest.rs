@@ -280,6 +280,9 @@ pub struct DeadLetterView {
     pub function: FunctionName,
     /// The version.
     pub version: Digest,
+    /// The trigger that fired it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub trigger: Option<FunctionName>,
     /// When it was accepted.
     pub accepted_at_ms: u64,
     /// When it was given up.
@@ -291,4 +294,33 @@ pub struct DeadLetterView {
     /// The job it was retried as.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub retried_as: Option<JobId>,
+}
+
+/// `GET /v1/dead-letters/{id}`. Its input, logs and tasks have routes of their own.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DeadLetterDetail {
+    /// What lists say of it.
+    #[serde(flatten)]
+    pub letter: DeadLetterView,
+    /// The entry that was called; empty: the main one.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub entry: String,
+    /// Attempts of its first task that failed, in order.
+    pub failed_attempts: Vec<FailedAttemptView>,
+    /// Bytes of its input.
+    pub input_bytes: u64,
+    /// Media type of its input; empty if none was given.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub content_type: String,
+}
+
+/// An attempt that failed.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct FailedAttemptView {
+    /// When it failed.
+    pub at_ms: u64,
+    /// Why.
+    pub error: Error,
 }

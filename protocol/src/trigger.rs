@@ -14,7 +14,7 @@ use crate::{
     Code, Error, FunctionName, Kind,
     function::FunctionRef,
     limit,
-    manifest::{duration, duration_option, size_option},
+    manifest::{Retry, duration, duration_option, size_option},
 };
 
 /// What a trigger waits for.
@@ -28,7 +28,7 @@ pub enum Source {
     Cron,
     /// Every so often.
     Interval,
-    /// CloudEvents that somebody posts.
+    /// CloudEvents that somebody posts, or that come from a queue.
     Event,
     /// Jobs of a function that end.
     Job,
@@ -184,6 +184,16 @@ pub struct Trigger {
     /// any rest. Left out, results are results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emits: Option<String>,
+    /// How many of its runs are under way at once, at most; left out, as many as the function may have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+    /// How its runs are tried again, in place of the function's `[retry]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+    /// All but `cron` and `interval`, without `batch`: the attribute of events that is their ordering key. Events with the same value
+    /// run one after the other, in the order in which they came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordering_key: Option<String>,
 
     /// `objects`: the bucket of the S3 notifications it waits for; left out, the platform's own objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -237,6 +247,13 @@ pub struct Trigger {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<FunctionName>,
 
+    /// `objects` of a bucket, `event`: the URL of the SQS-compatible queue that its events come from, and no others. The gateway's
+    /// environment has the access key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// The queue's region; left out, that in its host's name, else the gateway's `AWS_REGION`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
     /// `stream`: the key of the stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<String>,

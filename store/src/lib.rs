@@ -1,6 +1,6 @@
 //! Everything Fanfold keeps: components, journal, partitions and objects, over an object store.
 //!
-//! This is the only crate that names `object_store`, `aws-sdk-s3` and `redis`. Three backends exist: a directory of the
+//! This is the only crate that names `object_store`, `aws-sdk-s3`, `aws-sdk-sqs` and `redis`. Three backends exist: a directory of the
 //! local disk, where what is acknowledged has been fsynced; S3, which several processes share; and memory, for tests and
 //! throw-away platforms. All run the same conformance suite (`tests/`). Nothing here knows what a function is or when it
 //! runs.
@@ -20,6 +20,7 @@ pub mod journal;
 pub mod objects;
 pub mod partitions;
 pub mod paths;
+pub mod queue;
 mod redis_client;
 mod requests;
 mod root;

@@ -1,4 +1,4 @@
-//! A server for S3 and SNS that others wrote (moto), as a process of its own, on a free port.
+//! A server for S3, SQS and SNS that others wrote (moto), as a process of its own, on a free port.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -49,6 +49,31 @@ impl Moto {
         Some(Self { url, process, http, _log: log })
     }
 
+    /// Makes a queue, which gives a message again a second after it was received and not deleted; its URL.
+    pub async fn queue(&self, name: &str) -> String {
+        let again = [("Attribute.1.Name", "VisibilityTimeout"), ("Attribute.1.Value", "1")];
+        self.ask("sqs", "/", &[&[("Action", "CreateQueue"), ("QueueName", name)], &again[..]].concat()).await;
+        format!("{}/{ACCOUNT}/{name}", self.url)
+    }
+
+    /// Puts a message into a queue.
+    pub async fn send(&self, queue: &str, body: &str) {
+        let path = queue.strip_prefix(&self.url).expect("a queue of this server");
+        self.ask("sqs", path, &[("Action", "SendMessage"), ("MessageBody", body)]).await;
+    }
+
+    /// How many messages a queue has, those included that were received and not deleted.
+    pub async fn messages(&self, queue: &str) -> u64 {
+        let path = queue.strip_prefix(&self.url).expect("a queue of this server");
+        let attributes = [("Action", "GetQueueAttributes"), ("AttributeName.1", "All")];
+        let answer = self.ask("sqs", path, &attributes).await;
+        let of = |name: &str| -> u64 {
+            let (_, rest) = answer.split_once(&format!("<Name>{name}</Name><Value>")).expect("an attribute");
+            rest.split('<').next().and_then(|count| count.parse().ok()).expect("a number")
+        };
+        of("ApproximateNumberOfMessages") + of("ApproximateNumberOfMessagesNotVisible")
+    }
+
     /// Makes a topic that posts to a URL.
     pub async fn topic(&self, name: &str, url: &str) {
         self.ask("sns", "/", &[("Action", "CreateTopic"), ("Name", name)]).await;
@@ -58,14 +83,17 @@ impl Moto {
         self.ask("sns", "/", &subscribe).await;
     }
 
-    /// Makes a bucket that tells a topic of new objects.
-    pub async fn bucket(&self, name: &str, topic: &str) {
+    /// Makes a bucket that tells a queue and a topic of new objects.
+    pub async fn bucket(&self, name: &str, queue: &str, topic: &str) {
         self.put(&format!("/{name}"), "").await;
-        let body = format!(
-            "<NotificationConfiguration><TopicConfiguration><Id>told</Id>\
-             <Topic>arn:aws:sns:us-east-1:{ACCOUNT}:{topic}</Topic><Event>s3:ObjectCreated:*</Event>\
-             </TopicConfiguration></NotificationConfiguration>"
-        );
+        let of = |kind: &str, service: &str, to: &str| {
+            format!(
+                "<{kind}Configuration><Id>{to}</Id><{kind}>arn:aws:{service}:us-east-1:{ACCOUNT}:{to}</{kind}>\
+                 <Event>s3:ObjectCreated:*</Event></{kind}Configuration>"
+            )
+        };
+        let (queue, topic) = (of("Queue", "sqs", queue), of("Topic", "sns", topic));
+        let body = format!("<NotificationConfiguration>{queue}{topic}</NotificationConfiguration>");
         self.put(&format!("/{name}?notification"), &body).await;
     }
 

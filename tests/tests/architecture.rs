@@ -47,6 +47,7 @@ const OWNED: &[(&str, &[&str])] = &[
     ("object_store", &["fanfold-store"]),
     ("redis", &["fanfold-store"]),
     ("aws-sdk-s3", &["fanfold-store"]),
+    ("aws-sdk-sqs", &["fanfold-store"]),
     ("wasmtime", &["fanfold-executor"]),
     ("wasmtime-wasi", &["fanfold-executor"]),
     ("wasmtime-wasi-http", &["fanfold-executor"]),

@@ -1,4 +1,4 @@
-//! What fires triggers beside objects, times and posted events: ends of jobs, events that results emit, topics, streams.
+//! What fires triggers beside objects, times and posted events: ends of jobs, events that results emit, queues, streams.
 
 use fanfold_store::failpoint::VARIABLE;
 use fanfold_tests::{
@@ -12,11 +12,23 @@ use serde_json::{Value, json};
 
 const CLOUDEVENT: (&str, &str) = ("content-type", "application/cloudevents+json");
 
+/// The access key of the queues.
+const KEY: [(&str, &str); 2] = [("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret")];
+
+/// A platform with an environment.
+fn start_with(dir: &std::path::Path, env: &[(&str, &str)]) -> Platform {
+    let mut command = std::process::Command::new(binary());
+    command.args(["up", "--json", "--listen", "127.0.0.1:0", "--dir"]).arg(dir);
+    for (name, _) in KEY {
+        command.env_remove(name);
+    }
+    command.envs(env.iter().copied());
+    Platform::spawn(command, dir).expect("it starts")
+}
+
 /// A platform whose process dies at a place.
 fn armed(dir: &std::path::Path, point: &str) -> Platform {
-    let mut command = std::process::Command::new(binary());
-    command.args(["up", "--json", "--listen", "127.0.0.1:0", "--dir"]).arg(dir).env(VARIABLE, point);
-    Platform::spawn(command, dir).expect("it starts")
+    start_with(dir, &[KEY[0], KEY[1], (VARIABLE, point)])
 }
 
 async fn dies(mut platform: Platform) {
@@ -121,23 +133,77 @@ async fn an_answer_that_is_an_event_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_buckets_notifications_come_by_webhook() {
+async fn a_buckets_notifications_come_by_queue_and_by_webhook() {
     let Some(moto) = Moto::start() else { return };
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let platform = Platform::start(dir.path());
+    let platform = start_with(dir.path(), &KEY);
     platform.deploy("echo").await.expect(201);
+    let queue = moto.queue("told").await;
     moto.topic("told", &format!("{}/v1/events", platform.url())).await;
-    moto.bucket("photos", "told").await;
+    moto.bucket("photos", "told", "told").await;
     let photos = json!({ "kind": "objects", "function": "echo", "bucket": "photos", "prefix": "in/" });
-    set(&platform, "webhook", photos).await;
+    set(&platform, "webhook", photos.clone()).await;
+    let mut by_queue = photos;
+    by_queue["queue"] = json!(queue);
+    by_queue["region"] = json!("us-east-1");
+    set(&platform, "queue", by_queue.clone()).await;
+    let mut narrow = by_queue;
+    narrow["prefix"] = json!("in/b");
+    set(&platform, "narrow", narrow).await;
     for key in ["in/a.jpg", "in/b%20c.jpg", "out/d.jpg"] {
         moto.put(&format!("/photos/{key}"), "a photo").await;
     }
-    until(&platform, "webhook", |trigger| runs(trigger).len() == 2).await;
-    let inputs = inputs(&platform, "webhook").await;
-    let mut keys = keys(&inputs);
-    keys.sort_unstable();
-    assert_eq!(keys, ["in/a.jpg", "in/b c.jpg"]);
+    for trigger in ["webhook", "queue"] {
+        until(&platform, trigger, |trigger| runs(trigger).len() == 2).await;
+        let inputs = inputs(&platform, trigger).await;
+        let mut keys = keys(&inputs);
+        keys.sort_unstable();
+        assert_eq!(keys, ["in/a.jpg", "in/b c.jpg"], "{trigger}");
+    }
+    until(&platform, "narrow", |trigger| runs(trigger).len() == 1).await;
+    assert!(
+        until_holds(PATIENCE, async || moto.messages(&queue).await == 0).await,
+        "what is recorded is deleted"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_are_taken_once_and_poison_stays() {
+    let Some(moto) = Moto::start() else { return };
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let queue = moto.queue("orders").await;
+    let orders = json!({ "kind": "event", "function": "echo", "queue": queue, "region": "us-east-1" });
+    let platform = start_with(dir.path(), &[]);
+    platform.deploy("echo").await.expect(201);
+    let unkeyed = platform.send("PUT", "/v1/triggers/orders", &[], orders.to_string()).await;
+    unkeyed.expect_problem(400, "invalid", "request", "AWS_ACCESS_KEY_ID is not set");
+    platform.kill();
+
+    // Dies when a run is recorded and its message not deleted, which comes again.
+    let platform = armed(dir.path(), "accept-durable:1");
+    set(&platform, "orders", orders).await;
+    moto.send(&queue, r#"{"order":1}"#).await;
+    dies(platform).await;
+    let platform = start_with(dir.path(), &KEY);
+    let event = json!({ "specversion": "1.0", "id": "2", "source": "/shop", "type": "order" }).to_string();
+    for body in [event.as_str(), "three", r#"{"specversion":"1.0","id":"4"}"#] {
+        moto.send(&queue, body).await;
+    }
+    assert!(until_holds(PATIENCE, async || moto.messages(&queue).await == 1).await, "one is not taken");
+    let shown = until(&platform, "orders", |trigger| !trigger["trouble"].is_null()).await;
+    let why = shown["trouble"]["error"]["message"].as_str().expect("a message");
+    assert!(why.contains("stays in the queue") && why.contains("is missing"), "{why}");
+    let got = inputs(&platform, "orders").await;
+    assert_eq!(got.len(), 3, "{got:?}");
+    assert_eq!(
+        (&got[0]["data"], &got[0]["type"]),
+        (&json!({ "order": 1 }), &json!("dev.fanfold.queue.message"))
+    );
+    assert!(got.iter().any(|event| event["id"] == "2") && got.iter().any(|event| event["data"] == "three"));
+    // What is posted does not come by the queue.
+    let posted =
+        platform.send("POST", "/v1/events", &[CLOUDEVENT], event.replace("\"2\"", "\"5\"")).await.expect(202);
+    assert_eq!(posted.json()["outcomes"], json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

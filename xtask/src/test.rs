@@ -100,7 +100,7 @@ fn ensure_packages() -> Result<()> {
     ensure_vulkan()
 }
 
-/// A server for S3 and SNS that others wrote.
+/// A server for S3, SQS and SNS that others wrote.
 const MOTO: &str = "moto[server]==5.2.1";
 
 /// Installs it into an environment of its own; returns its program. Without Python there is none, and the tests with it say that
@@ -112,7 +112,7 @@ fn ensure_moto() -> Result<PathBuf> {
         return Ok(program);
     }
     if !has("python3", &["-c", "import venv, ensurepip"]) {
-        eprintln!("note: python3 with venv is not installed; notifications of others' stores are not tested");
+        eprintln!("note: python3 with venv is not installed; queues and topics are not tested");
         return Ok(program);
     }
     shell::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;

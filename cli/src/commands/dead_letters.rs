@@ -1,4 +1,6 @@
-//! `fanfold dead-letters`: invocations that were given up, and another chance for them.
+//! `fanfold dead-letters`: invocations that were given up, why, and another chance for them or their end.
+
+use std::path::PathBuf;
 
 use clap::Subcommand;
 use fanfold_client::{Client, rest::DeadLetterView};
@@ -6,6 +8,7 @@ use fanfold_protocol::JobId;
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde_json::json;
 
+use super::dead_letter_show as show;
 use crate::{
     failure::Failure,
     output::Output,
@@ -21,6 +24,27 @@ pub enum Command {
         /// At most this many
         #[arg(short = 'n', long, default_value_t = 50)]
         limit: usize,
+    },
+    /// Show one: why each attempt failed, its input, what it logged last
+    Show {
+        /// Which
+        id: JobId,
+        /// Write its whole input to this file
+        #[arg(long)]
+        input: Option<PathBuf>,
+    },
+    /// Remove them before their two weeks are over
+    #[command(group = clap::ArgGroup::new("gone").required(true))]
+    Rm {
+        /// Which
+        #[arg(group = "gone")]
+        ids: Vec<JobId>,
+        /// All that were retried
+        #[arg(long, group = "gone")]
+        retried: bool,
+        /// All
+        #[arg(long, group = "gone")]
+        all: bool,
     },
     /// Run them again, as new invocations of the same versions
     #[command(group = clap::ArgGroup::new("which").required(true))]
@@ -44,16 +68,32 @@ pub async fn run(client: &Client, command: Command, out: Output) -> Result<(), F
                 false => listing(letters).to_string(),
             })
         }
+        Command::Show { id, input } => show::run(client, id, input.as_deref(), out).await,
+        Command::Rm { ids, retried, all } => {
+            let chosen = |letter: &DeadLetterView| all || (retried && letter.retried_as.is_some());
+            let ids = if all || retried { which(client, chosen).await? } else { ids };
+            remove(client, &ids, out).await
+        }
         Command::Retry { ids, all } => {
-            let ids = if all { open(client).await? } else { ids };
+            let ids = if all { which(client, |letter| letter.retried_as.is_none()).await? } else { ids };
             retry(client, &ids, out).await
         }
     }
 }
 
-async fn open(client: &Client) -> Result<Vec<JobId>, Failure> {
+async fn which(client: &Client, chosen: impl Fn(&DeadLetterView) -> bool) -> Result<Vec<JobId>, Failure> {
     let letters: Vec<DeadLetterView> = client.dead_letters().try_collect().await?;
-    Ok(letters.iter().filter(|letter| letter.retried_as.is_none()).map(|letter| letter.id).collect())
+    Ok(letters.iter().filter(|letter| chosen(letter)).map(|letter| letter.id).collect())
+}
+
+async fn remove(client: &Client, ids: &[JobId], out: Output) -> Result<(), Failure> {
+    for id in ids {
+        client.remove_dead_letter(*id).await.map_err(|e| Failure::from(e).during(id))?;
+        if !out.json {
+            out.text(format_args!("removed {id}"))?;
+        }
+    }
+    if out.json { out.json(&json!({ "removed": ids })) } else { Ok(()) }
 }
 
 async fn retry(client: &Client, ids: &[JobId], out: Output) -> Result<(), Failure> {

@@ -2,6 +2,7 @@
 
 mod alias;
 mod cargo;
+mod dead_letter_show;
 mod dead_letters;
 mod deploy;
 mod functions;
@@ -16,6 +17,7 @@ mod job_watch;
 mod logs;
 mod object;
 mod object_put;
+mod object_watch;
 mod part;
 mod save;
 mod top;

@@ -1,6 +1,6 @@
 //! `fanfold object`: data in and out.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::SystemTime};
 
 use clap::Subcommand;
 use fanfold_client::{Client, rest::ObjectView};
@@ -8,7 +8,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use serde_json::json;
 
 use crate::{
-    commands::{object_put, save::Target},
+    commands::{object_put, object_watch, save::Target},
     failure::Failure,
     output::{Output, note},
     progress,
@@ -24,6 +24,8 @@ pub const IN_FLIGHT: usize = 16;
 pub enum Command {
     /// Put a file, a directory or stdin in
     Put(object_put::Args),
+    /// Put the files of a directory in as they come, until it is stopped
+    Watch(object_watch::Args),
     /// Read an object
     Get {
         /// The object
@@ -55,6 +57,7 @@ pub enum Command {
 pub async fn run(client: &Client, command: Command, out: Output) -> Result<(), Failure> {
     match command {
         Command::Put(args) => object_put::run(client, &args, out).await,
+        Command::Watch(args) => object_watch::run(client, &args, out).await,
         Command::Get { key, target } => get(client, &key, &target, out).await,
         Command::Ls { prefix, limit } => list(client, &prefix, limit.unwrap_or(usize::MAX), out).await,
         Command::Rm { keys, recursive } => remove(client, keys, recursive, out).await,
@@ -147,4 +150,6 @@ pub struct Source {
     pub key: String,
     /// Its size when it was found.
     pub bytes: u64,
+    /// When it was written last, as far as that is known.
+    pub modified: SystemTime,
 }

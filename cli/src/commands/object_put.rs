@@ -1,12 +1,13 @@
 //! `fanfold object put`: one file, stdin, or a whole directory with many uploads in flight.
 
 use std::{
+    fs::Metadata,
     path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Instant, SystemTime},
 };
 
 use fanfold_client::{Client, Upload};
@@ -85,16 +86,22 @@ async fn put_stdin(client: &Client, key: Option<&str>, out: Output) -> Result<()
     out.print(&json!({ "objects": 1, "bytes": bytes }), |_| format!("{key} ({})", units::bytes(bytes)))
 }
 
-async fn single(path: &Path, key: Option<&str>) -> Result<Source, Failure> {
+/// A file.
+pub async fn single(path: &Path, key: Option<&str>) -> Result<Source, Failure> {
     let meta = tokio::fs::metadata(path).await.map_err(|e| Failure::file(path, &e))?;
     if meta.is_dir() {
         return Err(Failure::usage(format!("{} is a directory", path.display()), "add --recursive"));
     }
-    Ok(Source { path: path.to_owned(), key: key_of(path, key)?, bytes: meta.len() })
+    Ok(Source {
+        path: path.to_owned(),
+        key: key_of(path, key)?,
+        bytes: meta.len(),
+        modified: modified(&meta),
+    })
 }
 
 /// Every file below `dir`, by key. Links to directories are not followed.
-async fn below(dir: &Path, prefix: &str) -> Result<Vec<Source>, Failure> {
+pub async fn below(dir: &Path, prefix: &str) -> Result<Vec<Source>, Failure> {
     let meta = tokio::fs::metadata(dir).await.map_err(|e| Failure::file(dir, &e))?;
     if !meta.is_dir() {
         return Err(Failure::usage(format!("{} is not a directory", dir.display()), "leave out --recursive"));
@@ -107,6 +114,10 @@ async fn below(dir: &Path, prefix: &str) -> Result<Vec<Source>, Failure> {
         Ok(sources)
     });
     walk.await.map_err(|e| Failure::new(format!("cannot list the directory: {e}"), "report this bug"))?
+}
+
+fn modified(meta: &Metadata) -> SystemTime {
+    meta.modified().unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 fn walk(dir: &Path, prefix: &str, sources: &mut Vec<Source>) -> Result<(), Failure> {
@@ -129,7 +140,7 @@ fn walk(dir: &Path, prefix: &str, sources: &mut Vec<Source>) -> Result<(), Failu
         let meta = std::fs::metadata(&path).map_err(fail(&path))?;
         // Sockets, pipes and devices hold no data; a link to a directory could lead in circles.
         if meta.is_file() {
-            sources.push(Source { path, key, bytes: meta.len() });
+            sources.push(Source { path, key, bytes: meta.len(), modified: modified(&meta) });
         }
     }
     Ok(())

@@ -91,8 +91,15 @@ fn verdict(outcome: &EventOutcome) -> String {
 }
 
 fn listing(triggers: &[TriggerView]) -> Table {
-    let columns =
-        [left("NAME"), left("KIND"), left("WAITS FOR"), left("CALLS"), right("WAITING"), left("NEXT")];
+    let columns = [
+        left("NAME"),
+        left("KIND"),
+        left("WAITS FOR"),
+        left("CALLS"),
+        right("WAITING"),
+        right("RUNS"),
+        left("NEXT"),
+    ];
     let mut table = Table::new(columns);
     for trigger in triggers {
         let definition = &trigger.definition;
@@ -102,6 +109,7 @@ fn listing(triggers: &[TriggerView]) -> Table {
             waits_for(definition),
             definition.function.clone(),
             trigger.waiting.to_string(),
+            trigger.unfinished.to_string(),
             next(trigger),
         ]);
     }
@@ -145,6 +153,10 @@ fn next(trigger: &TriggerView) -> String {
     }
 }
 
+fn oldest(since_ms: Option<u64>) -> String {
+    since_ms.map_or_else(String::new, |at_ms| format!(", the oldest {}", units::ago(at_ms)))
+}
+
 fn description(trigger: &TriggerView) -> String {
     let definition = &trigger.definition;
     let mut lines = vec![
@@ -153,9 +165,17 @@ fn description(trigger: &TriggerView) -> String {
         format!("kind         {}", definition.kind.name()),
         format!("waits for    {}", printable(&waits_for(definition))),
         format!("calls        {}", definition.function),
-        format!("waiting      {}", units::count(trigger.waiting, "event")),
+        format!(
+            "waiting      {}{}",
+            units::count(trigger.waiting, "event"),
+            oldest(trigger.waiting_since_ms)
+        ),
+        format!(
+            "unfinished   {}{}",
+            units::count(trigger.unfinished, "run"),
+            oldest(trigger.unfinished_since_ms)
+        ),
     ];
-    let oldest = trigger.waiting_since_ms.map(|at_ms| format!("oldest       {}", units::ago(at_ms)));
     let last = trigger.last_at_ms.map(|at_ms| format!("last time    {}", units::ago(at_ms)));
     let next = Some(next(trigger)).filter(|next| !next.is_empty()).map(|next| format!("next time    {next}"));
     let manifest = trigger.manifest_of.as_ref().map(|function| format!("manifest of  {function}"));
@@ -172,7 +192,7 @@ fn description(trigger: &TriggerView) -> String {
         .trouble
         .as_ref()
         .map(|trouble| format!("trouble      {}: {}", units::ago(trouble.at_ms), trouble.error));
-    lines.extend([oldest, last, next, manifest, listing, trouble].into_iter().flatten());
+    lines.extend([last, next, manifest, listing, trouble].into_iter().flatten());
     let mut runs = Table::new([left("RUN"), left("STATE"), left("ACCEPTED"), left("ERROR")]);
     for run in &trigger.runs {
         let state = serde_json::to_value(run.state).unwrap_or_default();

@@ -80,8 +80,14 @@ struct Definition {
     /// Jobs of this function that end
     #[arg(long, conflicts_with_all = ["times", "filter", "prefix", "suffix", "bucket"])]
     after: Option<String>,
+    /// Messages of this SQS-compatible queue: notifications of --bucket, or any events
+    #[arg(long, conflicts_with_all = ["times", "after"])]
+    queue: Option<String>,
+    /// The queue's region
+    #[arg(long, requires = "queue")]
+    region: Option<String>,
     /// Entries of this Redis stream
-    #[arg(long, conflicts_with_all = ["times", "filter", "prefix", "suffix", "bucket", "after"])]
+    #[arg(long, conflicts_with_all = ["times", "filter", "prefix", "suffix", "bucket", "after", "queue"])]
     stream: Option<String>,
     /// The stream's Redis, as redis://HOST:PORT/DB; otherwise the gateway's own
     #[arg(long, requires = "stream")]
@@ -101,6 +107,12 @@ struct Definition {
     /// The type of the CloudEvents that its answers are, to be taken as events again
     #[arg(long)]
     emits: Option<String>,
+    /// At most so many runs at once
+    #[arg(long)]
+    concurrency: Option<u32>,
+    /// Run events with the same value of this attribute one after the other, in order
+    #[arg(long, conflicts_with_all = ["times", "batch"])]
+    ordering_key: Option<String>,
     /// Let events and times pass
     #[arg(long)]
     paused: bool,
@@ -142,6 +154,7 @@ impl Definition {
             (_, _, false) => "event",
             _ if self.after.is_some() => "job",
             _ if self.stream.is_some() => "stream",
+            _ if self.queue.is_some() && self.bucket.is_none() => "event",
             _ => "objects",
         };
         let mut keys = Map::from_iter([("kind".to_owned(), json!(kind))]);
@@ -160,7 +173,10 @@ impl Definition {
             ("overlap", self.overlap),
             ("input", self.input),
             ("emits", self.emits),
+            ("ordering_key", self.ordering_key),
             ("after", self.after),
+            ("queue", self.queue),
+            ("region", self.region),
             ("stream", self.stream),
             ("redis", self.redis),
         ];
@@ -172,6 +188,7 @@ impl Definition {
             let filter = self.filter.into_iter().map(|(name, value)| (name, Value::String(value)));
             keys.insert("filter".into(), Value::Object(filter.collect()));
         }
+        keys.extend(self.concurrency.map(|max| ("concurrency".to_owned(), json!(max))));
         if let Some(body) = self.body {
             let body =
                 serde_json::from_str::<Value>(&body).map_err(|e| wrong(format!("--body is no JSON: {e}")))?;

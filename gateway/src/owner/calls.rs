@@ -15,6 +15,8 @@ use fanfold_protocol::{
     value::{Payload, Value},
 };
 
+use super::live::retry;
+
 /// Attempts that a call may ask for: more would be a loop.
 const ATTEMPTS_MAX: u32 = 1000;
 /// Least memory of an attempt, as for a manifest.
@@ -28,12 +30,13 @@ pub(super) fn root(
     input: Payload,
     recorded: bool,
 ) -> TaskSpec {
-    let retry = function.manifest.retry;
+    let retry = retry(accepted, function);
     let terms = Terms {
         entry: accepted.entry.clone(),
         outputs: 1,
         // A synchronous call runs at most once.
         attempts: if recorded { retry.attempts } else { 1 },
+        backoff_ms: retry.backoff,
         deadline_at_ms: recorded.then(|| accepted.at_ms.saturating_add(retry.max_age)),
         durability: Durability::Eager,
         ..of_manifest(function)

@@ -34,12 +34,23 @@ const SCANNED_MAX: usize = 20_000;
 pub(crate) struct Triggers {
     /// Events that are held, by trigger.
     pub waiting: BTreeMap<FunctionName, Waiting>,
+    /// Runs that have not ended, by trigger.
+    pub unfinished: BTreeMap<FunctionName, Unfinished>,
     /// How far schedules are.
     pub cursors: BTreeMap<FunctionName, Cursor>,
     /// Batches that were given up, to be split.
     pub failed: Vec<JobId>,
     /// Jobs from whose end something follows, the first of them.
     pub ended: Vec<JobId>,
+}
+
+/// Runs of a trigger that have not ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unfinished {
+    /// How many.
+    pub runs: usize,
+    /// When the oldest was accepted.
+    pub since_ms: u64,
 }
 
 /// How far a schedule is.
@@ -79,7 +90,12 @@ impl Loop {
             at_ms: cursor.at_ms,
             running: cursor.job.is_some_and(|job| self.live.contains_key(&job)),
         };
+        let unfinished = self.runs.unfinished().filter_map(|(trigger, runs, oldest)| {
+            let since_ms = self.live.get(&oldest)?.accepted_at_ms;
+            Some((trigger.clone(), Unfinished { runs, since_ms }))
+        });
         Triggers {
+            unfinished: unfinished.collect(),
             waiting: triggers.waiting().map(|(trigger, waiting)| (trigger.clone(), waiting)).collect(),
             cursors: triggers.cursors().map(|(trigger, at)| (trigger.clone(), cursor(at))).collect(),
             failed: triggers.failed().collect(),
@@ -177,9 +193,10 @@ impl Owner {
     /// Those of [`Owner::accept`]; `lost` where the input cannot be read.
     pub(crate) async fn split_batch(&self, job: JobId) -> Result<(), Error> {
         let (letter, again) = self.ask(|reply| Request::DeadLetter { job, reply }).await?;
+        let letter = &letter.accepted;
         let count = letter.fired.as_ref().map_or(0, |fired| fired.events.len());
         let (None, Some(first)) = (again, batch::half(count)) else { return Ok(()) };
-        let whole = self.batch_of(&letter).await?;
+        let whole = self.batch_of(letter).await?;
         let mut halves = [self.part(&whole, 0..first)?, self.part(&whole, first..count)?];
         // The first has a key, so that after a crash in between it is found again; the second ends the letter.
         let key = Digest::of_parts(&[b"half", job.to_string().as_bytes()]);

@@ -247,20 +247,18 @@ impl Owner {
         if let Some(again) = again {
             return Ok(again);
         }
-        let function = self.version_for_retry(&letter)?;
-        let (input, content_type) = match letter.input {
-            Input::Inline { body, content_type } => (body.bytes, content_type),
-            Input::Stored { content_type, .. } => (self.shared.store.input(job).await?, content_type),
-        };
+        let letter = &letter.accepted;
+        let function = self.version_for_retry(letter)?;
+        let (input, content_type) = self.input_of(letter).await?;
         let new = NewJob {
             function,
-            entry: letter.entry,
+            entry: letter.entry.clone(),
             input,
             content_type,
             idempotency: None,
-            traceparent: letter.traceparent,
+            traceparent: letter.traceparent.clone(),
             batch: letter.batch,
-            fired: letter.fired,
+            fired: letter.fired.clone(),
         };
         let submission = Box::new(self.submission(new, true, Some(job)).await?);
         self.ask(|reply| Request::Accept { submission, reply }).await

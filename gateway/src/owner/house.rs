@@ -8,7 +8,7 @@ use fanfold_protocol::{
     value::{Stored, StoredKey},
 };
 
-use super::{lane::weight, run::Loop, work::Done};
+use super::{consequences::Consequence, lane::weight, messages::tell, run::Loop, work::Done};
 
 /// Jobs whose objects are removed at the same time.
 const REMOVALS_MAX: usize = 64;
@@ -21,7 +21,7 @@ impl Loop {
     /// Looks at everything that is due.
     pub fn keep_house(&mut self) {
         self.tell_silence();
-        self.forget();
+        self.forget_due();
         self.expire_answers();
         self.expire_memos();
         self.give_up_waiting();
@@ -39,19 +39,24 @@ impl Loop {
 
     /// Forgets ended jobs whose time is over: first their objects go, then their record, so that a crash in between
     /// leaves nothing behind.
-    fn forget(&mut self) {
+    fn forget_due(&mut self) {
         if self.lane.refusal().is_some() {
             return;
         }
         let room = REMOVALS_MAX.saturating_sub(self.housekeeping.removing);
         for job in self.retention.due(self.now_ms, room) {
-            self.housekeeping.removing += 1;
-            let stored: Vec<_> =
-                self.state.job(job).map(|job| job.stored().cloned().collect()).unwrap_or_default();
-            self.free_copies(&stored);
-            self.mirror_gone(job);
-            self.work.remove(job, true);
+            self.forget(job);
         }
+    }
+
+    /// Begins to forget an ended job.
+    pub fn forget(&mut self, job: JobId) {
+        self.housekeeping.removing += 1;
+        let stored: Vec<_> =
+            self.state.job(job).map(|job| job.stored().cloned().collect()).unwrap_or_default();
+        self.free_copies(&stored);
+        self.mirror_gone(job);
+        self.work.remove(job, true);
     }
 
     /// Forgets answers that are too old; all of them are looked at, so not every second.
@@ -62,18 +67,18 @@ impl Loop {
         }
     }
 
-    /// Ends jobs that did not get a place before they were too old. Each queue is in order of age.
+    /// Ends jobs that did not get their turn and a place before they were too old. Each queue is in order of age.
     fn give_up_waiting(&mut self) {
         loop {
             let now_ms = self.now_ms;
-            let late = |job: &JobId| self.live.get(job).is_some_and(|live| live.deadline_at_ms() <= now_ms);
-            let late: Vec<_> = self.places.fronts().into_iter().filter(late).collect();
+            let late = |job: &JobId| self.live.get(job).is_some_and(|live| live.deadline_at_ms <= now_ms);
+            let fronts = self.places.fronts().into_iter().chain(self.runs.fronts());
+            let late: Vec<_> = fronts.filter(late).collect();
             if late.is_empty() || self.lane.is_full() {
                 return;
             }
             for job in late {
-                let why =
-                    "the invocation grew older than its manifest's max_age before there was a place for it";
+                let why = "the invocation grew older than max_age of its retry policy before there was a place for it";
                 self.end_unstarted(job, Error::new(Kind::Limit, Code::Deadline, why));
             }
         }
@@ -185,12 +190,16 @@ impl Loop {
             return;
         }
         self.housekeeping.removing -= 1;
+        let remover = self.housekeeping.removers.remove(&job);
         match result {
-            Ok(()) => self.lane.push(Record::Forgotten { job }, None),
+            Ok(()) => self.lane.push(Record::Forgotten { job }, remover.map(Consequence::Recorded)),
             // It is still known, so it is tried again.
-            Err(_) => {
+            Err(error) => {
                 if let Some(job) = self.state.job(job) {
                     self.retention.add(job);
+                }
+                if let Some(reply) = remover {
+                    tell(reply, Err(error));
                 }
             }
         }

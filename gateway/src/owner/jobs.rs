@@ -8,7 +8,7 @@ use fanfold_protocol::{
     function::FunctionVersion,
     limit,
     message::{Spent, Usage},
-    record::{Input, Record},
+    record::{Fired, Input, Record},
     rest::State,
     value::Payload,
 };
@@ -77,7 +77,8 @@ impl Loop {
             return Err(error.clone());
         }
         let overloaded = |code, why| Err(Error::new(Kind::Overloaded, code, why));
-        if !self.places.has_room(&submission.function) {
+        let has_turns = accepted.fired.as_ref().is_none_or(|fired| self.runs.has_room(fired));
+        if !has_turns || !self.places.has_room(&submission.function) {
             return overloaded(
                 Code::QueueFull,
                 format!("too many invocations of `{}` wait already", accepted.name),
@@ -172,10 +173,12 @@ impl Loop {
         })));
     }
 
-    /// Lines up an accepted job.
+    /// Lines up an accepted job once it is its turn.
     pub fn line_up(&mut self, job: JobId, live: Live) {
         self.roots.insert(TaskId::root(job), job);
-        self.places.wait(&live.function, job);
+        if self.has_its_turn(job) {
+            self.places.wait(&live.function, job);
+        }
         self.live.insert(job, live);
         self.mirror_job(job);
     }
@@ -344,6 +347,26 @@ impl Loop {
         }
         self.end_watch(id);
         self.mirror_end(id);
+        if let Some(fired) = &job.accepted.fired {
+            self.next_turns(id, fired);
+        }
+    }
+
+    /// Whether a job may line up; where it may not yet, it is told by [`Self::next_turns`].
+    fn has_its_turn(&mut self, job: JobId) -> bool {
+        let fired = self.state.job(job).and_then(|job| job.accepted.fired.as_deref());
+        fired.is_none_or(|fired| self.runs.ask(job, fired))
+    }
+
+    /// Lines up the runs whose turn it is after one of their trigger has ended.
+    fn next_turns(&mut self, ended: JobId, fired: &Fired) {
+        for job in self.runs.end(ended, fired) {
+            if self.has_its_turn(job)
+                && let Some(live) = self.live.get(&job)
+            {
+                self.places.wait(&live.function, job);
+            }
+        }
     }
 
     /// Gives a job's place back, if it has one.

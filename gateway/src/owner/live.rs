@@ -6,6 +6,7 @@ use std::{collections::HashMap, sync::Arc};
 use fanfold_protocol::{
     Error, ExecutorId, JobId,
     function::FunctionVersion,
+    manifest::Retry,
     record::{Accepted, Record},
     rest::GraphView,
 };
@@ -18,7 +19,7 @@ use super::{
 /// Where a live job stands.
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// It waits for a place.
+    /// It waits for its turn or for a place.
     Waiting,
     /// It has a place and its input is being read from the store.
     Fetching,
@@ -33,6 +34,8 @@ pub(super) struct Live {
     pub function: Arc<FunctionVersion>,
     pub recorded: bool,
     pub accepted_at_ms: u64,
+    /// When it is given up, in Unix milliseconds.
+    pub deadline_at_ms: u64,
     pub stage: Stage,
     /// Whether it counts among its function's running jobs.
     pub placed: bool,
@@ -54,10 +57,12 @@ pub(super) struct Live {
 
 impl Live {
     pub fn new(function: Arc<FunctionVersion>, accepted: &Accepted, recorded: bool) -> Self {
+        let max_age_ms = retry(accepted, &function).max_age;
         Self {
             function,
             recorded,
             accepted_at_ms: accepted.at_ms,
+            deadline_at_ms: accepted.at_ms.saturating_add(max_age_ms),
             stage: Stage::Waiting,
             placed: false,
             input_bytes: 0,
@@ -70,11 +75,11 @@ impl Live {
             graph: None,
         }
     }
+}
 
-    /// When it is given up, in Unix milliseconds.
-    pub fn deadline_at_ms(&self) -> u64 {
-        self.accepted_at_ms.saturating_add(self.function.manifest.retry.max_age)
-    }
+/// How a job is tried again: as its trigger says, else its function.
+pub(super) fn retry(accepted: &Accepted, function: &FunctionVersion) -> Retry {
+    accepted.fired.as_ref().and_then(|fired| fired.says.retry).unwrap_or(function.manifest.retry)
 }
 
 /// An accepted job whose record is not durable yet, and who wants to know.

@@ -18,7 +18,12 @@ use fanfold_protocol::{
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
-    dropped::Leftover, events::Triggers, follow::Ending, outputs, shared::Shared, state::StoredAnswer,
+    dropped::Leftover,
+    events::Triggers,
+    follow::Ending,
+    outputs,
+    shared::Shared,
+    state::{Job, StoredAnswer},
 };
 
 /// An invocation or job to accept.
@@ -271,10 +276,15 @@ pub(super) enum Request {
         limit: usize,
         reply: Reply<Page<DeadLetterView>>,
     },
-    /// A dead letter as it was accepted, and the job that took it up already.
+    /// A dead letter, and the job that took it up already.
     DeadLetter {
         job: JobId,
-        reply: Reply<(Accepted, Option<JobId>)>,
+        reply: Reply<(Arc<Job>, Option<JobId>)>,
+    },
+    /// A dead letter that is to be removed before its time.
+    RemoveLetter {
+        job: JobId,
+        reply: Reply<()>,
     },
     Answered {
         key: Digest,

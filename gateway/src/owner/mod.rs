@@ -23,6 +23,7 @@ mod shared;
 mod handle;
 
 mod run;
+mod runs;
 mod requests;
 mod jobs;
 mod live;

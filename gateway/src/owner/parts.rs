@@ -41,12 +41,7 @@ impl Owner {
     /// # Errors
     /// `lost` where it cannot be read.
     pub(super) async fn batch_of<'a>(&self, accepted: &'a Accepted) -> Result<Whole<'a>, Error> {
-        let (input, content_type) = match &accepted.input {
-            Input::Inline { body, content_type } => (body.bytes.clone(), content_type),
-            Input::Stored { content_type, .. } => {
-                (self.shared.store.input(accepted.job).await?, content_type)
-            }
-        };
+        let (input, content_type) = self.input_of(accepted).await?;
         let items = match content_type == manifest::MEDIA_TYPE {
             true => Items::Table(Table::read(&input)?),
             false => Items::List(serde_json::from_slice(&input).map_err(|_| damaged())?),

@@ -49,6 +49,7 @@ impl Loop {
                 tell(reply, Ok(self.dead_letters(before, limit)))
             }
             Request::DeadLetter { job, reply } => tell(reply, self.dead_letter(job)),
+            Request::RemoveLetter { job, reply } => self.remove_letter(job, reply),
             Request::Answered { key, request, reply } => tell(reply, self.answered(key, request)),
             Request::Remember { key, answer, reply } => self.remember(key, answer, reply),
             Request::Hold { events, reply } => self.hold(events, reply),

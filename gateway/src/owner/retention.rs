@@ -46,6 +46,15 @@ impl Retention {
         (self.results.jobs.len() + self.letters.jobs.len(), self.letters.jobs.len())
     }
 
+    /// Takes out a dead letter before its time; whether it was here.
+    pub fn take(&mut self, letter: JobId) -> bool {
+        let Kept { jobs, bytes } = &mut self.letters;
+        let Some(at) = jobs.iter().position(|(_, job, _)| *job == letter) else { return false };
+        let taken = jobs.remove(at);
+        *bytes -= taken.map_or(0, |(_, _, bytes)| bytes);
+        true
+    }
+
     /// Takes out at most `max` jobs whose time is over or for which there is no room.
     pub fn due(&mut self, now_ms: u64, max: usize) -> Vec<JobId> {
         let mut due = Vec::new();
@@ -135,6 +144,10 @@ mod tests {
         assert_eq!(retention.due(day, 10).len(), 10);
         retention.due(day, usize::MAX);
         assert_eq!(retention.len(), (1, 1), "a dead letter is kept longer");
+        let letter = states[room].jobs().next().unwrap().accepted.job;
+        assert!(retention.take(letter) && !retention.take(letter));
+        assert_eq!((retention.len(), retention.letters.bytes), ((0, 0), 0));
+        retention.extend(states[room..].iter().flat_map(State::jobs).map(AsRef::as_ref));
         assert_eq!(retention.due(2 + limit::DEAD_LETTER_KEPT_MS, 10).len(), 1);
     }
 }

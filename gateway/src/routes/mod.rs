@@ -74,6 +74,8 @@ fn documented() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(events::post))
         .routes(routes!(executors::list))
         .routes(routes!(dead_letters::list))
+        .routes(routes!(dead_letters::show, dead_letters::remove))
+        .routes(routes!(dead_letters::input))
         .routes(routes!(dead_letters::retry))
         .routes(routes!(operations::healthz))
         .routes(routes!(operations::readyz))

@@ -1,5 +1,7 @@
 //! What operators and their machines ask: alive, ready, figures.
 
+use std::collections::BTreeMap;
+
 use axum::{
     extract::State,
     response::{IntoResponse as _, Response},
@@ -9,6 +11,8 @@ use http::header;
 
 use super::{Answer, Gateway};
 use crate::{
+    clock,
+    cluster::forward,
     metrics::Text,
     owner,
     shared::{Draining, Shared},
@@ -50,6 +54,9 @@ pub(super) async fn metrics(State(shared): Gateway) -> Answer<Response> {
     shared.metrics.write(&mut text);
     write_registry(&shared, &mut text);
     write_triggers(&shared, &mut text);
+    if forward::keys_elsewhere(&shared).is_none() {
+        write_lag(&shared.taker(true).triggers().await?, &mut text);
+    }
     write_jobs(&owner, &mut text);
     write_executors(&owner, &mut text);
     write_store(&shared, &owner, &mut text);
@@ -83,6 +90,30 @@ fn write_triggers(shared: &Shared, out: &mut Text) {
     );
     for (name, figures) in &seen {
         out.sample(&format!("{{trigger=\"{name}\"}}"), figures.runs);
+    }
+}
+
+/// How far triggers are behind. Told by the gateway that keeps their events.
+fn write_lag(states: &owner::Triggers, out: &mut Text) {
+    let now_ms = clock::now_ms();
+    let age = |since_ms: u64| now_ms.saturating_sub(since_ms) / 1000;
+    out.family("fanfold_trigger_events_waiting", "gauge", "Events that wait for their batch.");
+    for (name, waiting) in &states.waiting {
+        out.sample(&format!("{{trigger=\"{name}\"}}"), waiting.events);
+    }
+    out.family("fanfold_trigger_runs_unfinished", "gauge", "Runs that were accepted and have not ended.");
+    for (name, unfinished) in &states.unfinished {
+        out.sample(&format!("{{trigger=\"{name}\"}}"), unfinished.runs);
+    }
+    let mut oldest: BTreeMap<_, u64> =
+        states.unfinished.iter().map(|(name, unfinished)| (name, unfinished.since_ms)).collect();
+    for (name, waiting) in &states.waiting {
+        let since_ms = oldest.entry(name).or_insert(waiting.since_ms);
+        *since_ms = waiting.since_ms.min(*since_ms);
+    }
+    out.family("fanfold_trigger_lag_seconds", "gauge", "Age of the oldest event or run that is not done.");
+    for (name, since_ms) in oldest {
+        out.sample(&format!("{{trigger=\"{name}\"}}"), age(since_ms));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Sources that are read all the time: streams.
+//! Sources that are read all the time: queues, each once for all triggers that name it, and streams.
 //!
 //! They are read by the gateway that has the shard with the keys, and given up when it has it no more: what was read and not
 //! recorded comes again, to whoever reads next.
@@ -12,13 +12,13 @@ use std::{
 use fanfold_protocol::{
     Code, Error, FunctionName, Kind,
     rest::TroubleView,
-    trigger::{Trigger as Definition, refuse},
+    trigger::{Trigger as Definition, TriggerRecord, refuse},
 };
-use fanfold_store::stream::Stream;
+use fanfold_store::{queue::Queue, stream::Stream};
 use fanfold_triggers::CloudEvent;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{stream::Reading, take_for};
+use super::{queue, stream::Reading, take_for};
 use crate::{
     clock,
     registry::{Catalog, Trigger},
@@ -33,22 +33,28 @@ const FULL_PAUSE: Duration = Duration::from_secs(1);
 /// The variable with the URL of the Redis that a process was given.
 const REDIS: &str = "FANFOLD_REDIS";
 
-/// The stream of a trigger, which has a consumer group of its own.
+/// Something that is read.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Feed {
-    trigger: FunctionName,
-    created_at_ms: u64,
-    redis: Option<String>,
-    stream: String,
+enum Feed {
+    /// A queue, by URL and region.
+    Queue(String, Option<String>),
+    /// The stream of a trigger that was created then, by Redis and name: each trigger has a group of its own.
+    Stream(FunctionName, u64, Option<String>, String),
 }
 
 impl Feed {
     /// What a trigger reads.
     fn of(trigger: &Trigger) -> Option<Self> {
-        let (definition, record) = (trigger.definition(), &trigger.record);
-        let stream = definition.stream.clone().filter(|_| !definition.paused)?;
-        let (trigger, redis) = (record.name.clone(), definition.redis.clone());
-        Some(Self { trigger, created_at_ms: record.created_at_ms, redis, stream })
+        let Definition { queue, region, stream, redis, paused, .. } = trigger.definition();
+        match (queue, stream) {
+            _ if *paused => None,
+            (Some(queue), _) => Some(Self::Queue(queue.clone(), region.clone())),
+            (_, Some(stream)) => {
+                let TriggerRecord { name, created_at_ms, .. } = &trigger.record;
+                Some(Self::Stream(name.clone(), *created_at_ms, redis.clone(), stream.clone()))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -102,23 +108,51 @@ impl Feeds {
 async fn read(shared: &Shared, feed: &Feed) {
     let mut pause = PAUSE_MIN;
     loop {
-        let error = read_stream(shared, feed, &mut pause).await;
+        let error = match feed {
+            Feed::Queue(url, region) => read_queue(shared, feed, url, region.as_deref(), &mut pause).await,
+            Feed::Stream(..) => read_stream(shared, feed, &mut pause).await,
+        };
         trouble(shared, feed, &error);
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSE_MAX);
     }
 }
 
+/// Takes messages of a queue until something fails.
+async fn read_queue(
+    shared: &Shared,
+    feed: &Feed,
+    url: &str,
+    region: Option<&str>,
+    pause: &mut Duration,
+) -> Error {
+    let queue = match Queue::open(url, region) {
+        Ok(queue) => queue,
+        Err(error) => return error,
+    };
+    loop {
+        match queue::turn(shared, &queue, url, &readers(shared, feed)).await {
+            Ok(poison) => {
+                *pause = PAUSE_MIN;
+                if let Some(error) = poison {
+                    trouble(shared, feed, &error);
+                }
+            }
+            Err(error) => return error,
+        }
+    }
+}
+
 /// Takes entries of a trigger's stream until something fails.
 async fn read_stream(shared: &Shared, feed: &Feed, pause: &mut Duration) -> Error {
-    let Some(trigger) = reader(shared, feed) else { return gone() };
+    let Some(trigger) = readers(shared, feed).pop() else { return gone() };
     let mut reading = match Reading::begin(&trigger).await {
         Ok(reading) => reading,
         Err(error) => return error,
     };
     loop {
         // Its definition may have changed.
-        let Some(trigger) = reader(shared, feed) else { return gone() };
+        let Some(trigger) = readers(shared, feed).pop() else { return gone() };
         match reading.turn(shared, &trigger).await {
             Ok(poison) => {
                 *pause = PAUSE_MIN;
@@ -141,6 +175,9 @@ fn gone() -> Error {
 /// # Errors
 /// `invalid`, saying what is missing.
 pub(crate) fn check(definition: &Definition) -> Result<(), Error> {
+    if let Some(queue) = &definition.queue {
+        Queue::open(queue, definition.region.as_deref())?;
+    }
     if let Some(stream) = &definition.stream {
         Stream::open(&redis_url(definition)?, stream, "check")?;
     }
@@ -175,22 +212,24 @@ pub(super) async fn take(
     }
 }
 
-/// The trigger that reads a feed, while there is one.
-fn reader(shared: &Shared, feed: &Feed) -> Option<Arc<Trigger>> {
+/// The triggers that read a feed.
+fn readers(shared: &Shared, feed: &Feed) -> Vec<Arc<Trigger>> {
     let catalog = shared.registry.catalog();
-    let trigger = catalog.triggers().get(&feed.trigger)?;
-    (Feed::of(trigger).as_ref() == Some(feed)).then(|| Arc::clone(trigger))
+    let reads = |trigger: &&Arc<Trigger>| Feed::of(trigger).as_ref() == Some(feed);
+    catalog.triggers().values().filter(reads).cloned().collect()
 }
 
-/// Shows what went wrong with the trigger that reads the feed; the log has it when it is new.
+/// Shows what went wrong with each trigger that reads the feed; the log has it when it is new.
 fn trouble(shared: &Shared, feed: &Feed, error: &Error) {
-    let trouble = TroubleView { at_ms: clock::now_ms(), error: error.clone() };
     let mut new = false;
-    shared.triggers.change(&feed.trigger, |figures| {
-        new = figures.trouble.as_ref().is_none_or(|known| known.error != trouble.error);
-        figures.trouble = Some(trouble);
-    });
+    for trigger in readers(shared, feed) {
+        let trouble = TroubleView { at_ms: clock::now_ms(), error: error.clone() };
+        shared.triggers.change(trigger.name(), |figures| {
+            new |= figures.trouble.as_ref().is_none_or(|known| known.error != trouble.error);
+            figures.trouble = Some(trouble);
+        });
+    }
     if new {
-        tracing::warn!(%error, trigger = %feed.trigger, "what the trigger reads from fails; trying on");
+        tracing::warn!(%error, ?feed, "what triggers read from fails; trying on");
     }
 }

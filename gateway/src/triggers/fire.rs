@@ -50,7 +50,7 @@ pub(super) fn single(trigger: &Trigger, target: &Callable, event: &CloudEvent) -
         }
     };
     let traceparent = event.attribute("traceparent").map(str::to_owned);
-    let fired = Fired { hops: event.hops(), ..fired(trigger) };
+    let fired = Fired { hops: event.hops(), ordering: ordering(trigger, event), ..fired(trigger) };
     let run = run(trigger, target, key(trigger, event), fired, input, content_type);
     NewJob { traceparent, ..run }
 }
@@ -126,6 +126,7 @@ pub(super) async fn batch(shared: &Shared, events: &[Arc<HeldEvent>]) -> Result<
         scheduled_ms: None,
         events: keys,
         hops: events.iter().map(|held| held.hops).max().unwrap_or(0),
+        ordering: None,
         says: first.says.clone(),
     };
     Ok(NewJob {
@@ -160,16 +161,30 @@ fn table(events: &[Arc<HeldEvent>]) -> Result<Bytes, Error> {
     manifest::write(&events.iter().map(read).collect::<Result<Vec<_>, _>>()?)
 }
 
-/// What the answer of a trigger's runs may say.
+/// What a trigger says of its runs.
 fn says(definition: &Definition) -> Says {
+    let Definition { emits, concurrency, retry, .. } = definition;
     let partial = definition.batch.is_some_and(|batch| batch.partial);
-    Says { partial, emits: definition.emits.clone() }
+    Says { partial, emits: emits.clone(), concurrency: *concurrency, retry: *retry }
+}
+
+/// The ordering key of an event. One without the attribute has none, and waits for nobody.
+fn ordering(trigger: &Trigger, event: &CloudEvent) -> Option<Digest> {
+    let value = event.attribute(trigger.definition().ordering_key.as_deref()?)?;
+    Some(Digest::of_parts(&[b"ordering", value.as_bytes()]))
 }
 
 /// A run of the trigger that has no batch: nothing of its answer is about items.
 fn fired(trigger: &Trigger) -> Fired {
     let says = Says { partial: false, ..says(trigger.definition()) };
-    Fired { trigger: trigger.name().clone(), scheduled_ms: None, events: Vec::new(), hops: 0, says }
+    Fired {
+        trigger: trigger.name().clone(),
+        scheduled_ms: None,
+        events: Vec::new(),
+        hops: 0,
+        ordering: None,
+        says,
+    }
 }
 
 fn run(

@@ -9,12 +9,13 @@ mod feeds;
 mod fire;
 mod follow;
 mod listing;
+mod queue;
 mod runner;
 mod stream;
 mod view;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -123,15 +124,37 @@ async fn take_for(
     count(shared, runs.iter().map(|(_, _, trigger)| trigger.name()), 1);
     let owner = shared.taker(true);
     owner.hold(held).await?;
-    let accept = async |(run, event, trigger): (NewJob, String, &Arc<Trigger>)| {
-        let invocation = Some(owner.accept(run).await?);
-        let (trigger, why) = (trigger.name().clone(), None);
-        Ok::<_, Error>(EventOutcome { event, trigger, fires: true, why, invocation })
+    // Those that have an order among them are accepted one after the other.
+    let accept = async |chain: Vec<Run<'_>>| {
+        let mut accepted = Vec::with_capacity(chain.len());
+        for (run, event, trigger) in chain {
+            let invocation = Some(owner.accept(run).await?);
+            let (trigger, why) = (trigger.name().clone(), None);
+            accepted.push(EventOutcome { event, trigger, fires: true, why, invocation });
+        }
+        Ok::<_, Error>(accepted)
     };
-    let accepted: Vec<_> =
-        futures::stream::iter(runs).map(accept).buffered(ACCEPTS_AT_ONCE).try_collect().await?;
-    outcomes.extend(accepted);
+    let accepted = futures::stream::iter(chains(runs)).map(accept).buffered(ACCEPTS_AT_ONCE);
+    outcomes.extend(accepted.try_concat().await?);
     Ok(outcomes)
+}
+
+/// A run, the event that it is for, and the trigger.
+type Run<'a> = (NewJob, String, &'a Arc<Trigger>);
+
+/// Runs with the same ordering key together, in order; each other by itself.
+fn chains(runs: Vec<Run<'_>>) -> Vec<Vec<Run<'_>>> {
+    let mut chains: Vec<Vec<Run<'_>>> = Vec::with_capacity(runs.len());
+    let mut known = HashMap::new();
+    for run in runs {
+        let ordering = run.0.fired.as_ref().and_then(|fired| Some((fired.trigger.clone(), fired.ordering?)));
+        let chain = ordering.map(|ordering| *known.entry(ordering).or_insert(chains.len()));
+        match chain.and_then(|index| chains.get_mut(index)) {
+            Some(chain) => chain.push(run),
+            None => chains.push(vec![run]),
+        }
+    }
+    chains
 }
 
 fn count<'a>(shared: &Shared, triggers: impl Iterator<Item = &'a FunctionName>, runs: u64) {
@@ -188,9 +211,10 @@ fn own(shared: &Shared, event: CloudEvent) -> Result<CloudEvent, Error> {
     }
 }
 
-/// Whether it takes events that come to the platform, and not those of a source of its own.
+/// Whether it takes events that come to the platform, and not only those of a source of its own.
 fn fired_by_events(trigger: &Trigger) -> bool {
-    matches!(trigger.definition().kind, Source::Objects | Source::Event | Source::Job)
+    let definition = trigger.definition();
+    matches!(definition.kind, Source::Objects | Source::Event | Source::Job) && definition.queue.is_none()
 }
 
 /// The event of a change of the platform's own objects; `None` where no trigger waits for it, which costs nothing.

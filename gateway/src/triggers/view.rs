@@ -37,6 +37,7 @@ fn of(shared: &Shared, trigger: &Trigger, states: &owner::Triggers) -> TriggerVi
     let record = &trigger.record;
     let cursor = states.cursors.get(&record.name).filter(|cursor| cursor.at_ms >= record.since_ms);
     let waiting = states.waiting.get(&record.name);
+    let unfinished = states.unfinished.get(&record.name);
     let schedule = trigger.schedule.as_ref().filter(|_| !record.definition.paused);
     let figures = shared.triggers.of(&record.name);
     TriggerView {
@@ -48,6 +49,8 @@ fn of(shared: &Shared, trigger: &Trigger, states: &owner::Triggers) -> TriggerVi
         last_at_ms: cursor.map(|cursor| cursor.at_ms),
         waiting: waiting.map_or(0, |waiting| waiting.events),
         waiting_since_ms: waiting.map(|waiting| waiting.since_ms),
+        unfinished: unfinished.map_or(0, |unfinished| unfinished.runs as u64),
+        unfinished_since_ms: unfinished.map(|unfinished| unfinished.since_ms),
         runs: Vec::new(),
         listing: figures.listing,
         trouble: figures.trouble,

@@ -48,6 +48,7 @@ fn feeds(from: &Trigger, to: &Trigger) -> bool {
             let waits = to.bucket == from.bucket && to.waits_for(On::Created);
             waits && overlap(output, true, &to.prefix, true)
         }
+        Source::Event if to.queue.is_some() => false,
         Source::Event => {
             let Some(emits) = &from.emits else { return false };
             // One that asks for no type may get any.

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::{
     CloudEvent, Data,
     event::{is_json, refuse},
-    s3, sns,
+    queue, s3,
 };
 
 const PREFIX: &str = "ce-";
@@ -32,7 +32,7 @@ pub fn read(headers: &HeaderMap, body: &Bytes) -> Result<Vec<CloudEvent>, Error>
         }
         _ if headers.contains_key("ce-specversion") => vec![binary(headers, media_type, body)?],
         "application/json" => notification(&json(body)?)?,
-        "text/plain" if is_enveloped(body) => notification(&json(body)?)?,
+        "text/plain" if wrapped(body).is_some() => notification(&json(body)?)?,
         _ => {
             let why = "the request is no CloudEvent: send application/cloudevents+json, or ce-specversion, ce-id, ce-source and \
                        ce-type as headers; or a notification of an S3 store as application/json";
@@ -51,12 +51,19 @@ pub fn read(headers: &HeaderMap, body: &Bytes) -> Result<Vec<CloudEvent>, Error>
 
 /// A notification of an S3 store, as it is or as SNS passes it on.
 fn notification(value: &Value) -> Result<Vec<CloudEvent>, Error> {
-    if sns::is_envelope(value) { s3::read(&sns::open(value)?) } else { s3::read(value) }
+    match value.get("Type").and_then(Value::as_str) {
+        Some("SubscriptionConfirmation") => Err(refuse(
+            "the topic asks whether it may send: confirm the subscription by the URL in its request, SubscribeURL",
+        )),
+        Some("Notification") => queue::inner(value).map_or_else(|| s3::read(value), |inner| s3::read(&inner)),
+        _ => s3::read(value),
+    }
 }
 
-/// What SNS sends says that it is plain text.
-fn is_enveloped(body: &[u8]) -> bool {
-    serde_json::from_slice(body).is_ok_and(|value| sns::is_envelope(&value))
+/// What SNS sends, whose media type is plain text.
+fn wrapped(body: &[u8]) -> Option<Value> {
+    let value: Value = serde_json::from_slice(body).ok()?;
+    value.get("TopicArn").is_some().then_some(value)
 }
 
 fn json(body: &[u8]) -> Result<Value, Error> {

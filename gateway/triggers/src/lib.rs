@@ -1,7 +1,7 @@
 //! What triggers mean, without I/O and without a clock: which event fires which trigger, when a schedule is due, when a batch is
 //! full, what a listing found. Times come in as arguments, so tests run on virtual time.
 //!
-//! In the order in which an event travels: it is read ([`http`], [`s3`], [`stream`], [`object`]) into a [`CloudEvent`], compared with each
+//! In the order in which an event travels: it is read ([`http`], [`s3`], [`queue`], [`stream`], [`object`]) into a [`CloudEvent`], compared with each
 //! trigger ([`filter`]), gathered ([`batch`], [`manifest`]). Schedules ([`cron`], [`schedule`]), listings ([`seen`]), and what runs answer ([`answer`])
 //! and how they end ([`job`]) make events of their own.
 //! [`cycle`] refuses triggers that would fire themselves.
@@ -11,7 +11,7 @@
 pub mod event;
 pub mod http;
 pub mod s3;
-mod sns;
+pub mod queue;
 pub mod stream;
 pub mod object;
 pub mod filter;

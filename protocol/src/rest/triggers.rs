@@ -29,6 +29,12 @@ pub struct TriggerView {
     /// When the oldest of them came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_since_ms: Option<u64>,
+    /// Runs that have not ended.
+    #[serde(default)]
+    pub unfinished: u64,
+    /// When the oldest of them was accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unfinished_since_ms: Option<u64>,
     /// Its last runs, newest first; not in lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<TriggerRun>,

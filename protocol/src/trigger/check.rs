@@ -20,7 +20,7 @@ impl Trigger {
                 return Err(refuse("schedule is missing: give five fields such as \"0 3 * * *\""));
             }
             Source::Interval => self.check_interval()?,
-            Source::Event if self.filter.is_empty() => {
+            Source::Event if self.filter.is_empty() && self.queue.is_none() => {
                 let why = "filter is empty, so every event would fire: give at least one attribute, such as \
                            filter = { type = \"com.example.*\" }";
                 return Err(refuse(why));
@@ -37,13 +37,15 @@ impl Trigger {
             return Err(refuse(why));
         }
         self.check_on()?;
+        self.check_queue()?;
+        self.check_runs()?;
         self.check_batch()
     }
 
     /// Each key stands only where it means something.
     fn check_keys(&self) -> Result<(), Error> {
         use Source::{Cron, Event, Interval, Job, Objects, Stream};
-        let keys: [(&str, bool, &[Source]); 18] = [
+        let keys: [(&str, bool, &[Source]); 20] = [
             ("bucket", self.bucket.is_some(), &[Objects]),
             ("prefix", !self.prefix.is_empty(), &[Objects]),
             ("suffix", !self.suffix.is_empty(), &[Objects]),
@@ -54,6 +56,7 @@ impl Trigger {
             ("listing", self.listing.is_some(), &[Objects]),
             ("backfill", self.backfill, &[Objects, Stream]),
             ("batch", self.batch.is_some(), &[Objects, Event, Job, Stream]),
+            ("ordering_key", self.ordering_key.is_some(), &[Objects, Event, Job, Stream]),
             ("body", self.body.is_some(), &[Cron, Interval]),
             ("schedule", self.schedule.is_some(), &[Cron]),
             ("timezone", self.timezone.is_some(), &[Cron]),
@@ -61,6 +64,7 @@ impl Trigger {
             ("missed or overlap", self.missed.is_some() || self.overlap.is_some(), &[Cron, Interval]),
             ("filter", !self.filter.is_empty(), &[Event]),
             ("after", self.after.is_some(), &[Job]),
+            ("queue or region", self.queue.is_some() || self.region.is_some(), &[Objects, Event]),
             ("stream or redis", self.stream.is_some() || self.redis.is_some(), &[Stream]),
         ];
         match keys.iter().find(|(_, given, kinds)| *given && !kinds.contains(&self.kind)) {
@@ -109,11 +113,38 @@ impl Trigger {
         }
     }
 
+    fn check_queue(&self) -> Result<(), Error> {
+        match &self.queue {
+            None if self.region.is_some() => Err(refuse("region without queue: leave one of them out")),
+            None => Ok(()),
+            Some(_) if self.kind == Source::Objects && self.bucket.is_none() => {
+                Err(refuse("queue: the platform's own objects do not come by a queue: give bucket"))
+            }
+            Some(url) => check_url("queue", url),
+        }
+    }
+
+    fn check_runs(&self) -> Result<(), Error> {
+        if self.concurrency == Some(0) {
+            return Err(refuse(
+                "concurrency is zero, so nothing would run: give 1 or more, or say paused = true",
+            ));
+        }
+        if let Some(why) = self.retry.and_then(|retry| retry.fault()) {
+            return Err(refuse(why));
+        }
+        if self.ordering_key.is_some() && self.batch.is_some() {
+            let why = "ordering_key is for events that run one by one: leave batch out, or it";
+            return Err(refuse(why));
+        }
+        Ok(())
+    }
+
     fn check_stream(&self) -> Result<(), Error> {
         if self.stream.as_ref().is_none_or(String::is_empty) {
             return Err(refuse("stream is missing: give the key of the stream"));
         }
-        self.redis.as_ref().map_or(Ok(()), |url| check_redis(url))
+        self.redis.as_ref().map_or(Ok(()), |url| check_url("redis", url))
     }
 
     fn check_interval(&self) -> Result<(), Error> {
@@ -154,13 +185,13 @@ impl Trigger {
 }
 
 /// A definition is shown to everybody who may list triggers.
-fn check_redis(url: &str) -> Result<(), Error> {
+fn check_url(key: &str, url: &str) -> Result<(), Error> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     match host.contains('@') {
-        true => {
-            Err(refuse("redis holds a user or password: leave it out and start gateways with FANFOLD_REDIS"))
-        }
+        true => Err(refuse(format!(
+            "{key} holds a user or password: leave them out; the gateway's environment has such"
+        ))),
         false => Ok(()),
     }
 }
@@ -210,6 +241,15 @@ mod tests {
         check(&own("kind = \"interval\"\nevery = \"1s\"\noverlap = \"wait\""), Ok(()));
         check(&own("kind = \"event\""), Err("filter is empty"));
         check(&own("kind = \"queue\""), Err("unknown variant `queue`"));
+        let queue = "queue = \"https://sqs.eu-central-1.amazonaws.com/1/q\"";
+        check(&own(&format!("kind = \"event\"\n{queue}")), Ok(()));
+        check(&own(&format!("{objects}{queue}")), Err("give bucket"));
+        check(&own(&format!("{objects}bucket = \"b\"\n{queue}")), Ok(()));
+        check(&own("kind = \"event\"\nqueue = \"https://a:b@host/q\""), Err("user or password"));
+        check(
+            &own("kind = \"event\"\nfilter = { type = \"t\" }\nregion = \"r\""),
+            Err("region without queue"),
+        );
         check(&own("kind = \"stream\"\nstream = \"s\"\nbackfill = true"), Ok(()));
         check(&own("kind = \"stream\""), Err("stream is missing"));
         check(&own("kind = \"stream\"\nstream = \"s\"\nredis = \"redis://:x@h\""), Err("user or password"));

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use fanfold_protocol::{
     AttemptId, Code, Error, FunctionName, Kind, PartitionId,
+    manifest::Retry,
     message::Usage,
     record::{Committed, Fired, HeldEvent, Input, Says},
     trigger::Batch,
@@ -36,9 +37,21 @@ fn attempt(job: JobId, child: u8, number: u32) -> AttemptId {
 
 fn fired(n: u8) -> Fired {
     let events = (0..n).map(|key| digest(20 + key)).collect();
-    let says = Says { partial: n == 1, emits: None };
+    let says = Says {
+        partial: n == 1,
+        concurrency: (n == 2).then_some(3),
+        retry: (n == 2).then(Retry::default),
+        ..Says::default()
+    };
     let scheduled_ms = (n == 2).then_some(u64::from(n));
-    Fired { trigger: "t".parse().unwrap(), scheduled_ms, events, hops: n.into(), says }
+    Fired {
+        trigger: "t".parse().unwrap(),
+        scheduled_ms,
+        events,
+        hops: n.into(),
+        ordering: (n == 3).then_some(Digest([3; 32])),
+        says,
+    }
 }
 
 fn held(n: u8) -> Record {
