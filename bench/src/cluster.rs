@@ -28,17 +28,30 @@ pub struct Cluster {
     executor: Vec<String>,
 }
 
-struct Redis {
+/// A Redis that keeps nothing on disk. Dropping it kills the process.
+pub struct Redis {
+    /// Where it listens.
+    pub address: SocketAddr,
     process: Child,
     /// It would end if nobody could read what it says.
     _out: BufReader<ChildStdout>,
 }
 
 impl Redis {
-    /// Starts one that keeps nothing on disk, and waits until it is ready.
-    fn start(port: u16) -> Result<Self> {
+    /// Starts one on a free port, and waits until it is ready.
+    pub fn start() -> Result<Self> {
+        let address = free_address()?;
         let mut process = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            .args([
+                "--port",
+                &address.port().to_string(),
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+            ])
             .stdout(Stdio::piped())
             .spawn()
             .context("could not start redis-server")?;
@@ -48,7 +61,7 @@ impl Redis {
             line.clear();
             anyhow::ensure!(out.read_line(&mut line)? > 0, "redis-server ended before it was ready");
         }
-        Ok(Self { process, _out: out })
+        Ok(Self { address, process, _out: out })
     }
 }
 
@@ -69,9 +82,8 @@ impl Cluster {
     /// The same; what executors are given beside their slot.
     pub fn start_with(dir: &Path, executors: usize, args: &[&str]) -> Result<Self> {
         let executor = ["--slots", "1"].iter().chain(args).map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
-        let free = free_address()?;
-        let redis_url = format!("redis://{free}");
-        let redis = Redis::start(free.port())?;
+        let redis = Redis::start()?;
+        let redis_url = format!("redis://{}", redis.address);
 
         let beside = binary()?.with_file_name("s3-server");
         let mut s3 = Command::new(beside);

@@ -1,7 +1,9 @@
 //! `events`: from objects that arrive, and other events, to the runs that they fire.
 //!
-//! How long it is from an event to the start of its run, for each source; how many small objects a second arrive, are batched and
-//! committed; and what the journal of events costs in requests to S3.
+//! How long it is from an event to the start of its run, for each source ([`latency`]); how many small objects a second arrive, are
+//! batched and committed; what the journal of events costs in requests to S3, and what a listing does.
+
+mod latency;
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -11,8 +13,6 @@ use tokio::task::JoinSet;
 
 use crate::{cluster::Platform, job, report, rest::Rest, server::component};
 
-/// Events whose way to their runs is timed, one after the other, for each source.
-const TIMED: usize = 300;
 /// Small objects that arrive, if no argument says.
 const OBJECTS: usize = 20_000;
 const OBJECT_BYTES: usize = 1_000;
@@ -25,75 +25,11 @@ const TOLD_TOGETHER: usize = 25;
 /// Runs the benchmark. An argument is the number of objects.
 pub async fn run(args: &[String]) -> Result<()> {
     let objects = args.first().map(|n| n.parse()).transpose()?.unwrap_or(OBJECTS);
-    latencies().await?;
+    latency::run().await?;
     for executors in [None, Some(1)] {
         throughput(executors, objects).await?;
     }
     Ok(())
-}
-
-/// How long it is from an event to the start of its run, on an idle platform of one process.
-async fn latencies() -> Result<()> {
-    let dir = tempfile::tempdir()?;
-    let platform = Platform::start(dir.path(), None, &[])?;
-    let mut rest = Rest::connect(platform.server().address).await?;
-    deploy(&mut rest).await?;
-    set(&mut rest, "own", &json!({ "kind": "objects", "function": "echo", "prefix": "own/" })).await?;
-    set(&mut rest, "told", &json!({ "kind": "objects", "function": "echo", "bucket": "photos" })).await?;
-    set(&mut rest, "sent", &json!({ "kind": "event", "function": "echo", "filter": { "type": "bench" } }))
-        .await?;
-    for (what, source) in
-        [("object API", Source::Own), ("S3 notification", Source::Told), ("CloudEvent", Source::Sent)]
-    {
-        let mut samples = Vec::with_capacity(TIMED);
-        for n in 0..TIMED {
-            let begin_ms = now_ms();
-            let run = source.fire(&mut rest, n).await?;
-            let run = job::end(&mut rest, &run).await?;
-            samples.push(started_ms(&run)?.saturating_sub(begin_ms));
-        }
-        let (p50, p99) = (report::percentile(&mut samples, 0.5), report::percentile(&mut samples, 0.99));
-        let figures = json!({ "events": TIMED, "event_to_start_p50_ms": p50, "event_to_start_p99_ms": p99 });
-        report::line("events", what, figures);
-    }
-    Ok(())
-}
-
-#[derive(Clone, Copy)]
-enum Source {
-    Own,
-    Told,
-    Sent,
-}
-
-impl Source {
-    /// Makes an event and returns the run it fired.
-    async fn fire(self, rest: &mut Rest, n: usize) -> Result<String> {
-        match self {
-            Self::Own => {
-                rest.send("PUT", &format!("/v1/objects/own/{n}"), "", format!("object {n}")).await?;
-                // The put is answered once its run is recorded.
-                let trigger = get(rest, "/v1/triggers/own").await?;
-                text(&trigger["runs"][0]["id"])
-            }
-            Self::Told => {
-                let told = notification([n].into_iter());
-                posted(rest, "application/json", &told).await
-            }
-            Self::Sent => {
-                let event =
-                    json!({ "specversion": "1.0", "id": n.to_string(), "source": "/bench", "type": "bench" });
-                posted(rest, "application/cloudevents+json", &event).await
-            }
-        }
-    }
-}
-
-/// Posts an event that fires one run; which.
-async fn posted(rest: &mut Rest, kind: &str, event: &Value) -> Result<String> {
-    let answer = rest.send("POST", "/v1/events", kind, event.to_string()).await?;
-    let answer: Value = serde_json::from_slice(&answer.body)?;
-    text(&answer["outcomes"][0]["invocation"])
 }
 
 /// What an S3 store says of new objects.
@@ -145,6 +81,30 @@ async fn throughput(executors: Option<usize>, objects: usize) -> Result<()> {
         }
         report::line("events", &format!("{what}, {place}"), figures);
     }
+    list(&platform, objects, place).await
+}
+
+/// A first listing of all objects: how long it takes, and how many requests.
+async fn list(platform: &Platform, objects: usize, place: &str) -> Result<()> {
+    let mut rest = Rest::connect(platform.server().address).await?;
+    let before = gets(platform).await?;
+    let begin_ms = now_ms();
+    set(&mut rest, "listed", &json!({ "kind": "objects", "function": "echo", "prefix": "in/" })).await?;
+    let listing = loop {
+        let trigger = get(&mut rest, "/v1/triggers/listed").await?;
+        if trigger["listing"].is_object() {
+            break trigger["listing"].clone();
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    };
+    ensure!(listing["objects"] == objects, "it lists {objects} objects: {listing}");
+    let seconds = listing["at_ms"].as_u64().context("it has ended")?.saturating_sub(begin_ms) as f64 / 1e3;
+    let mut figures = json!({ "objects": objects, "seconds": seconds });
+    if let Some((before, after)) = before.zip(gets(platform).await?) {
+        // Executors and gateways ask for other things meanwhile, if anything: at most so many are the listing's.
+        figures["requests"] = json!(after - before);
+    }
+    report::line("events", &format!("a listing, {place}"), figures);
     Ok(())
 }
 
@@ -203,9 +163,18 @@ async fn committed(rest: &mut Rest, trigger: &str, since_ms: u64, objects: usize
 
 /// Objects that were put to the S3 server so far, by anybody.
 async fn puts(platform: &Platform) -> Result<Option<u64>> {
+    requests(platform, "PUT").await
+}
+
+/// Objects and pages of listings that were read.
+async fn gets(platform: &Platform) -> Result<Option<u64>> {
+    requests(platform, "GET").await
+}
+
+async fn requests(platform: &Platform, method: &str) -> Result<Option<u64>> {
     match platform {
         Platform::Up(_) => Ok(None),
-        Platform::Cluster(cluster) => Ok(cluster.requests().await?["PUT"].as_u64()),
+        Platform::Cluster(cluster) => Ok(cluster.requests().await?[method].as_u64()),
     }
 }
 
@@ -227,13 +196,6 @@ async fn get(rest: &mut Rest, path: &str) -> Result<Value> {
 
 fn text(value: &Value) -> Result<String> {
     Ok(value.as_str().with_context(|| format!("{value} is no text"))?.to_owned())
-}
-
-/// When a run began, at the latest: its end, which was recorded after it ran, less the time it ran.
-fn started_ms(run: &Value) -> Result<u64> {
-    let (ended_ms, ran_us) = (run["ended_at_ms"].as_u64(), run["usage"]["run_us"].as_u64());
-    let (ended_ms, ran_us) = ended_ms.zip(ran_us).with_context(|| format!("it has ended: {run}"))?;
-    Ok(ended_ms - ran_us / 1_000)
 }
 
 fn now_ms() -> u64 {

@@ -2,8 +2,8 @@
 
 use fanfold_tests::{
     cluster::{PATIENCE, until as until_holds},
-    platform::Platform,
-    triggers::{runs, set, show, until},
+    platform::{Platform, crate_folder},
+    triggers::{inputs, put, runs, set, show, until},
 };
 use serde_json::{Value, json};
 
@@ -90,6 +90,13 @@ async fn a_trigger_bounds_its_runs() {
         platform.send("POST", "/function/misbehave", &[], json!({ "do": "nothing" }).to_string()).await;
     called.expect(200);
     assert_eq!(state(&platform, &third).await, "queued");
+    // One that grows too old while it waits is given up, and so are those behind it.
+    acts(&platform, json!({ "concurrency": 2, "retry": { "max_age": "1s" } })).await;
+    let old = [post(&platform, "5", "e", "nothing").await, post(&platform, "6", "f", "nothing").await];
+    for run in &old {
+        assert_eq!(platform.ended(run).await["error"]["code"], "deadline");
+    }
+    acts(&platform, json!({ "concurrency": 2 })).await;
     // Taken away while it waits, it lets the next one pass.
     let fourth = post(&platform, "4", "d", "nothing").await;
     cancel(&platform, &third).await;
@@ -130,6 +137,28 @@ async fn a_dead_letter_shows_what_happened_and_can_be_removed() {
         "dead-letter",
         "there is no",
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn words_are_counted_at_night() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let platform = Platform::start(dir.path());
+    platform.deploy("wordcount").await.expect(201);
+    put(&platform, "texts/a", "to be or not to be").await;
+    let file = crate_folder().join("../functions/wordcount/nightly.toml");
+    let file = file.to_str().expect("a path");
+    let added =
+        platform.cli(&["trigger", "add", "nightly", "--file", file, "--json"]).output().expect("it runs");
+    assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+    let mut definition = show(&platform, "nightly").await["definition"].clone();
+    assert!(show(&platform, "nightly").await["next_at_ms"].is_u64());
+    // The same, without waiting for the night.
+    let keys = definition.as_object_mut().expect("an object");
+    keys.extend([("kind".to_owned(), json!("interval")), ("every".to_owned(), json!("1s"))]);
+    keys.retain(|key, _| key != "schedule" && key != "timezone");
+    set(&platform, "nightly", definition).await;
+    until(&platform, "nightly", |trigger| !runs(trigger).is_empty()).await;
+    assert_eq!(inputs(&platform, "nightly").await[0]["words"], 6);
 }
 
 #[tokio::test(flavor = "multi_thread")]

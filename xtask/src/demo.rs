@@ -1,14 +1,15 @@
 //! `cargo xtask demo`: the platform as a newcomer would use it, on real input, checked.
 //!
 //! Deploys the functions, calls one synchronously and asynchronously, then counts the words of every source file of
-//! this project's own dependencies and compares the result with a native count.
+//! this project's own dependencies and compares the result with a native count. In the end photos arrive, and become thumbnails
+//! without anybody calling anything.
 
 use std::{
     path::{Path, PathBuf},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use crate::{
@@ -18,7 +19,11 @@ use crate::{
     shell::{self, cargo},
 };
 
-const DEPLOYED: [&str; 4] = ["hello-http", "echo", "thumbnail", "wordcount"];
+const DEPLOYED: [&str; 6] = ["hello-http", "echo", "thumbnail", "wordcount", "genimages", "inbox"];
+/// Photos that arrive.
+const PHOTOS: usize = 250;
+/// How long they may take: much more than they do.
+const PATIENCE: Duration = Duration::from_secs(120);
 const TOP: usize = 20;
 
 /// Runs the demo from nothing to a checked result.
@@ -34,6 +39,7 @@ pub fn run() -> Result<()> {
     let counted = count_words(&platform)?;
     step("Checking against a native count");
     check(&counted, &native::count(&files)?)?;
+    receive_photos(&platform, dir.path())?;
     step("Stopping the platform");
     platform.stop()?;
     println!("\ndemo passed");
@@ -116,6 +122,38 @@ fn count_words(platform: &Platform) -> Result<Value> {
     println!("{megabytes:.0} MB in {seconds:.2} s: {:.0} MB/s", megabytes / seconds);
     shell::run(&mut platform.fanfold(&["job", "graph", id, "--summary"]))?;
     Ok(result)
+}
+
+/// Photos are drawn into `inbox/`, whose trigger calls a function with up to a hundred of them; one is no photo.
+fn receive_photos(platform: &Platform, dir: &Path) -> Result<()> {
+    step("Photos arrive in inbox/, and a trigger makes thumbnails of them");
+    let broken = dir.join("broken.jpg");
+    std::fs::write(&broken, "no photo")?;
+    let broken = broken.to_str().context("the temporary directory's path is not UTF-8")?;
+    shell::run(&mut platform.fanfold(&["object", "put", broken, "inbox/"]))?;
+    let count = PHOTOS.to_string();
+    shell::run(&mut platform.fanfold(&["job", "run", "genimages", "--output", "inbox/", "--count", &count]))?;
+    let begun = Instant::now();
+    loop {
+        let trigger = platform.json(&["trigger", "show", "inbox", "--json"])?;
+        let letters = platform.json(&["dead-letters", "ls", "--json"])?;
+        let made = platform.json(&["object", "ls", "thumbnails/", "--json"])?;
+        let is_photo = |object: &&Value| object["key"].as_str().is_some_and(|key| key.ends_with(".jpg"));
+        let made = made.as_array().map_or(0, |objects| objects.iter().filter(is_photo).count());
+        let done = trigger["waiting"] == 0 && trigger["unfinished"] == 0;
+        if done && made == PHOTOS && letters.as_array().is_some_and(|letters| letters.len() == 1) {
+            break;
+        }
+        if begun.elapsed() > PATIENCE {
+            bail!("{made} of {PHOTOS} thumbnails are there: {trigger}");
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    shell::run(&mut platform.fanfold(&["trigger", "show", "inbox"]))?;
+    shell::run(&mut platform.fanfold(&["object", "ls", "thumbnails/index/"]))?;
+    shell::run(&mut platform.fanfold(&["dead-letters", "ls"]))?;
+    println!("{PHOTOS} thumbnails; the one that is no photo is a dead letter with its reason");
+    Ok(())
 }
 
 fn check(counted: &Value, native: &native::Counts) -> Result<()> {

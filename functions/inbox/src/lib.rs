@@ -1,12 +1,14 @@
-//! Makes thumbnails of the photos that a manifest lists: `inbox/a.jpg` becomes `thumbnails/a.jpg`.
+//! Makes thumbnails of the photos that a manifest lists, and an index of them: `inbox/a.jpg` becomes `thumbnails/a.jpg`.
 //!
 //! The trigger in `fanfold.toml` calls it with a table of what arrived. A photo that cannot be read is reported as failed, with why,
 //! so that only its event is given up and nothing is done twice. (Should the function as a whole fail, by taking too much memory for
 //! example, the platform splits the batch; whatever of it was written before is written again, the same.)
 
+mod index;
+
 use std::io::Cursor;
 
-use arrow_array::cast::AsArray as _;
+use arrow_array::{RecordBatch, StringArray, cast::AsArray as _};
 use fanfold::{Error, ErrorKind, Reader, Result, arrow, objects};
 use image::{ImageReader, Limits};
 use serde::Serialize;
@@ -22,12 +24,18 @@ const DECODED_BYTES_MAX: u64 = 160 << 20;
 struct Report {
     made: Vec<Thumbnail>,
     failed: Vec<Failed>,
+    /// The object that lists what was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index: Option<String>,
 }
 
 #[derive(Serialize, Debug, PartialEq, Eq)]
 struct Thumbnail {
     /// The photo.
     photo: String,
+    /// Which content of it.
+    #[serde(skip)]
+    etag: String,
     /// Where its thumbnail is.
     thumbnail: String,
     /// The photo's width and height in pixels.
@@ -51,17 +59,23 @@ fn inbox(manifest: Reader) -> Result<Report> {
     let mut item = 0;
     for table in arrow::batches(manifest) {
         let table = table?;
-        let keys = table.column_by_name("key").and_then(|keys| keys.as_string_opt::<i32>());
-        let keys = keys.ok_or_else(|| Error::invalid("the manifest has no column `key`"))?;
-        for key in keys.iter().flatten() {
-            match thumbnail(key) {
+        let (keys, etags) = (column(&table, "key")?, column(&table, "etag")?);
+        for (key, etag) in keys.iter().zip(etags) {
+            let key = key.unwrap_or_default();
+            match thumbnail(key, etag.unwrap_or_default()) {
                 Ok(made) => report.made.push(made),
                 Err(error) => report.failed.push(failed(item, key, &error)),
             }
             item += 1;
         }
     }
+    report.index = index::write(&report.made)?;
     Ok(report)
+}
+
+fn column<'a>(table: &'a RecordBatch, name: &str) -> Result<&'a StringArray> {
+    let column = table.column_by_name(name).and_then(|column| column.as_string_opt::<i32>());
+    column.ok_or_else(|| Error::invalid(format!("the manifest has no column `{name}`")))
 }
 
 fn failed(item: usize, key: &str, error: &Error) -> Failed {
@@ -73,13 +87,13 @@ fn failed(item: usize, key: &str, error: &Error) -> Failed {
     }
 }
 
-fn thumbnail(photo: &str) -> Result<Thumbnail> {
+fn thumbnail(photo: &str, etag: &str) -> Result<Thumbnail> {
     let name = photo.strip_prefix("inbox/").unwrap_or(photo);
     let thumbnail = format!("thumbnails/{name}");
     let bytes = objects::open(photo)?.bytes()?;
     let (small, pixels) = shrink(&bytes)?;
     objects::put(&thumbnail, &small)?;
-    Ok(Thumbnail { photo: photo.to_owned(), thumbnail, pixels })
+    Ok(Thumbnail { photo: photo.to_owned(), etag: etag.to_owned(), thumbnail, pixels })
 }
 
 fn shrink(bytes: &[u8]) -> image::ImageResult<(Vec<u8>, (u32, u32))> {
@@ -100,14 +114,17 @@ fn shrink(bytes: &[u8]) -> image::ImageResult<(Vec<u8>, (u32, u32))> {
 mod tests {
     use std::sync::Arc;
 
-    use arrow_array::{RecordBatch, StringArray};
+    use arrow_ipc::reader::FileReader;
     use fanfold::Writer;
 
     use super::*;
 
     fn manifest(keys: &[&str]) -> Reader {
+        let etags = StringArray::from(vec!["e"; keys.len()]);
         let keys = StringArray::from(keys.to_vec());
-        let table = RecordBatch::try_from_iter([("key", Arc::new(keys) as _)]).unwrap();
+        let table =
+            RecordBatch::try_from_iter([("key", Arc::new(keys) as _), ("etag", Arc::new(etags) as _)])
+                .unwrap();
         let mut writer = Writer::new().unwrap();
         arrow::write_block(&mut writer, &[table]).unwrap();
         writer.finish().unwrap().open().unwrap()
@@ -125,6 +142,11 @@ mod tests {
         assert_eq!((made.thumbnail.as_str(), made.pixels), ("thumbnails/a.jpg", (512, 256)));
         let small = objects::open("thumbnails/a.jpg").unwrap().bytes().unwrap();
         assert_eq!(image::load_from_memory(&small).unwrap().width(), 128);
+
+        let index = objects::open(report.index.as_deref().unwrap()).unwrap().bytes().unwrap();
+        let tables: Vec<_> = FileReader::try_new(Cursor::new(index), None).unwrap().flatten().collect();
+        assert_eq!(column(&tables[0], "photo").unwrap().value(0), "inbox/a.jpg");
+        assert_eq!(tables[0].num_rows(), 1);
 
         let failed: Vec<_> = report.failed.iter().map(|failed| (failed.item, failed.retryable)).collect();
         assert_eq!(failed, [(0, false), (2, false)]);

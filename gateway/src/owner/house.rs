@@ -8,7 +8,14 @@ use fanfold_protocol::{
     value::{Stored, StoredKey},
 };
 
-use super::{consequences::Consequence, lane::weight, messages::tell, run::Loop, work::Done};
+use super::{
+    consequences::Consequence,
+    lane::weight,
+    live::{Live, Stage},
+    messages::tell,
+    run::Loop,
+    work::Done,
+};
 
 /// Jobs whose objects are removed at the same time.
 const REMOVALS_MAX: usize = 64;
@@ -67,13 +74,16 @@ impl Loop {
         }
     }
 
-    /// Ends jobs that did not get their turn and a place before they were too old. Each queue is in order of age.
+    /// Ends jobs that did not get their turn and a place before they were too old. Queues for a place are in order of age, nearly: where
+    /// triggers have policies of their own, one may be given up when it comes to the front.
     fn give_up_waiting(&mut self) {
         loop {
             let now_ms = self.now_ms;
-            let late = |job: &JobId| self.live.get(job).is_some_and(|live| live.deadline_at_ms <= now_ms);
-            let fronts = self.places.fronts().into_iter().chain(self.runs.fronts());
-            let late: Vec<_> = fronts.filter(late).collect();
+            // One whose end is on its way is among those that wait for a turn until that is durable.
+            let late = |live: &Live| matches!(live.stage, Stage::Waiting) && live.deadline_at_ms <= now_ms;
+            let late = |job: &JobId| self.live.get(job).is_some_and(late);
+            let waiting = self.places.fronts().into_iter().chain(self.runs.waiting());
+            let late: Vec<_> = waiting.filter(late).collect();
             if late.is_empty() || self.lane.is_full() {
                 return;
             }

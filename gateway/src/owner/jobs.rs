@@ -361,7 +361,10 @@ impl Loop {
     /// Lines up the runs whose turn it is after one of their trigger has ended.
     fn next_turns(&mut self, ended: JobId, fired: &Fired) {
         for job in self.runs.end(ended, fired) {
-            if self.has_its_turn(job)
+            // One that was cancelled while it waited keeps its turn until its end is durable.
+            let waits = self.live.get(&job).is_some_and(|live| matches!(live.stage, Stage::Waiting));
+            if waits
+                && self.has_its_turn(job)
                 && let Some(live) = self.live.get(&job)
             {
                 self.places.wait(&live.function, job);

@@ -97,9 +97,9 @@ impl Runs {
         next
     }
 
-    /// The run at the front of each queue: the oldest that waits.
-    pub fn fronts(&self) -> impl Iterator<Item = JobId> {
-        self.turns.values().filter_map(|queue| queue.waiting.front().copied())
+    /// The runs that wait for a turn.
+    pub fn waiting(&self) -> impl Iterator<Item = JobId> {
+        self.turns.values().flat_map(|queue| queue.waiting.iter().copied())
     }
 }
 
@@ -132,7 +132,7 @@ mod tests {
         assert!(runs.ask(job(4), &b), "another key waits for nobody");
         assert!(runs.ask(job(5), &fired(None, None)), "neither does a run without one");
         assert_eq!(runs.unfinished().map(|(_, count, oldest)| (count, oldest)).next(), Some((5, job(1))));
-        assert_eq!(runs.fronts().collect::<Vec<_>>(), [job(2)]);
+        assert_eq!(runs.waiting().collect::<Vec<_>>(), [job(2), job(3)]);
         assert_eq!(runs.end(job(2), &a), [], "one that is cancelled while it waits");
         assert_eq!(runs.end(job(1), &a), [job(3)]);
         assert!(runs.ask(job(3), &a), "it has its turn already");
