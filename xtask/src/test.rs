@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Functions that have tests of their own, which run natively on the SDK's host in the process.
-const FUNCTIONS_TESTED: [&str; 16] = [
+const FUNCTIONS_TESTED: [&str; 17] = [
     "wordcount",
     "thumbnail",
     "conformance",
@@ -30,6 +30,7 @@ const FUNCTIONS_TESTED: [&str; 16] = [
     "mlp-classify",
     "genimages",
     "classify",
+    "embed",
 ];
 
 /// Runs every test, or those whose name contains the first argument.
