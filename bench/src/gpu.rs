@@ -34,10 +34,12 @@ pub async fn run(args: &[String]) -> Result<()> {
         let figures = rounds.iter().map(|round| round[name].as_f64().with_context(|| format!("no {name}")));
         Ok::<_, anyhow::Error>(report::median(figures.collect::<Result<_>>()?))
     };
+    let f16 = rounds[0]["matmul_f16_gflops"].is_number().then(|| figure("matmul_f16_gflops")).transpose()?;
     let (matmul, peak) = (figure("matmul_gflops")?, figure("peak_gflops")?);
     let figures = json!({
         "software": rounds[0]["software"],
         "matmul_gflops": matmul,
+        "matmul_f16_gflops": f16,
         "peak_gflops": peak,
         "matmul_by_peak": matmul / peak,
         "load_gbs": figure("load_gbs")?,

@@ -2,9 +2,9 @@
 
 use fanfold_tests::{
     cluster::{PATIENCE, until},
-    platform::Platform,
+    platform::{Answer, Platform},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 const GPU: [&str; 4] = ["--gpus", "2", "--gpu-memory", "64MiB"];
 
@@ -20,18 +20,34 @@ async fn a_product_on_the_gpu_equals_the_one_on_the_processor() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let platform = Platform::start_with(dir.path(), &GPU);
     platform.deploy("matmul").await;
-    for (n, seed) in [(16, 1), (128, 2), (384, 3)] {
-        let report = platform.post("/function/matmul", json!({"n": n, "seed": seed}).to_string()).await;
-        let report = report.expect(200).json();
-        assert_eq!(report["n"], n);
+    // Sizes that fill workgroups, and sizes that do not.
+    for (n, seed) in [(16, 1), (128, 2), (400, 3)] {
+        let report = product(&platform, n, seed, "f32").await.expect(200).json();
         // Sums of n products below 1 in 32 bits.
-        let error = report["error"].as_f64().expect("a number");
-        assert!(error < f64::from(n) * 1e-6, "{report}");
-        assert_ne!(report["sum"], 0.0, "{report}");
+        check_product(&report, f64::from(n) * 1e-6);
+    }
+    let half = product(&platform, 400, 3, "f16").await;
+    if half.status == 200 {
+        // Elements are below 64, where numbers of 16 bits are a sixteenth apart at most.
+        check_product(&half.json(), 1.0 / 16.0);
+    } else {
+        half.expect_problem(409, "conflict", "error-returned", "has no f16");
     }
     let bad = platform.post("/function/matmul", json!({"n": 17}).to_string()).await;
     bad.expect_problem(400, "invalid", "error-returned", "multiple of 16");
     assert!(platform.terminate().success());
+}
+
+async fn product(platform: &Platform, n: u32, seed: u32, precision: &str) -> Answer {
+    let body = json!({"n": n, "seed": seed, "precision": precision}).to_string();
+    platform.post("/function/matmul", body).await
+}
+
+fn check_product(report: &Value, tolerance: f64) {
+    let number = |name: &str| report[name].as_f64().expect("a number");
+    assert!(number("error") <= number("tolerance") && number("tolerance") <= tolerance * 1.0001, "{report}");
+    // An error of 0 would be one of numbers that are all 0.
+    assert!(number("sum") != 0.0 && number("error") > 0.0, "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

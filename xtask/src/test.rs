@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Functions that have tests of their own, which run natively on the SDK's host in the process.
-const FUNCTIONS_TESTED: [&str; 17] = [
+const FUNCTIONS_TESTED: [&str; 18] = [
     "wordcount",
     "thumbnail",
     "conformance",
@@ -31,6 +31,7 @@ const FUNCTIONS_TESTED: [&str; 17] = [
     "genimages",
     "classify",
     "inbox",
+    "embed",
 ];
 
 /// Runs every test, or those whose name contains the first argument.

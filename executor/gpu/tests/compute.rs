@@ -235,3 +235,33 @@ async fn parts_of_buffers_are_bound_as_asked() {
     let quarter = words / 4;
     assert_eq!(found, [vec![1; quarter], vec![2; quarter], vec![1; 2 * quarter]].concat());
 }
+
+/// Numbers of 16 bits as the adapter computes them, and as every adapter packs them into words.
+#[tokio::test]
+async fn numbers_of_16_bits_are_computed_where_the_adapter_has_them() {
+    let halve = "enable f16;
+        @group(0) @binding(0) var<storage, read_write> data: array<vec2<f16>>;
+        @compute @workgroup_size(64) fn halve(@builtin(global_invocation_id) id: vec3<u32>) {
+            if id.x < arrayLength(&data) { data[id.x] = data[id.x] * 0.5h; }
+        }";
+    let packed = "
+        @group(0) @binding(0) var<storage, read_write> data: array<u32>;
+        @compute @workgroup_size(64) fn halve(@builtin(global_invocation_id) id: vec3<u32>) {
+            if id.x < arrayLength(&data) { data[id.x] = pack2x16float(unpack2x16float(data[id.x]) * 0.5); }
+        }";
+    // 1 and 1.5 in each word; half of them is one less in the exponent.
+    let (input, output) = (vec![0x3e00_3c00; 64], vec![0x3a00_3800; 64]);
+    let gpu = gpu(settings(1)).await;
+    let mut session = open(&gpu, "f16").await;
+    for wgsl in [halve, packed] {
+        let kernel = Kernel::new(&mut session, wgsl, "halve", 256).await;
+        if wgsl == halve && !session.adapter().f16 {
+            fails(kernel, Kind::Invalid, Code::Shader, "f16");
+            continue;
+        }
+        let kernel = kernel.expect("a kernel");
+        session.write(kernel.buffer, 0, bytes(&input).into()).await.expect("written");
+        session.submit(vec![kernel.run(1)]).await.expect("submitted");
+        assert_eq!(numbers(&session.read(kernel.buffer, 0, 256).await.expect("read")), output, "{wgsl}");
+    }
+}

@@ -3,6 +3,9 @@
 //!
 //! Needs real clocks: `deterministic = false` in the manifest. Times begin before a submission and end when it is known to have ended.
 
+#[path = "../../matmul/src/product.rs"]
+mod product;
+
 use std::{
     io::Write as _,
     time::{SystemTime, UNIX_EPOCH},
@@ -12,14 +15,11 @@ use fanfold::{
     Error, Outputs, Partition, Reader, Result, Writer,
     gpu::{self, BindGroup, Buffer, Commands, Pipeline, Shader, Usage},
 };
+use product::{Precision, STEP};
 use serde::{Deserialize, Serialize};
 
-/// The shader of the function `matmul`.
-const MATMUL: &str = include_str!("../../matmul/src/matmul.wgsl");
 const PEAK: &str = include_str!("peak.wgsl");
 const NOTHING: &str = "@compute @workgroup_size(1) fn nothing() {}";
-/// Rows and columns of a workgroup of [`MATMUL`].
-const TILE: u32 = 16;
 /// The largest `n`: three matrices of 64 MiB.
 const N_MAX: u32 = 4096;
 /// Invocations of a workgroup of [`PEAK`], and operations of one of its rounds: eight multiply-adds of four numbers.
@@ -61,6 +61,8 @@ pub struct Report {
     pub software: bool,
     /// The product of two matrices.
     pub matmul_gflops: f64,
+    /// The same of numbers of 16 bits, where the adapter has them.
+    pub matmul_f16_gflops: Option<f64>,
     /// Multiply-adds in registers: the bound.
     pub peak_gflops: f64,
     /// From a partition in the executor's memory to the device, in 10⁹ bytes per second.
@@ -78,11 +80,11 @@ pub struct Report {
 #[fanfold::function(tasks(data, measure))]
 pub fn gpu_speed(request: Request) -> Result<Report> {
     let Request { n, invocations, bytes, submissions, repeats, .. } = request;
-    let fits = (TILE..=N_MAX).contains(&n) && n.is_multiple_of(TILE);
+    let fits = (STEP..=N_MAX).contains(&n) && n.is_multiple_of(STEP);
     let counts = invocations >= PEAK_WORKGROUP && submissions > 0 && repeats > 0;
     if !fits || !counts || bytes == 0 || !bytes.is_multiple_of(CHUNK as u64) {
         return Err(Error::invalid(format!(
-            "n is a multiple of {TILE} up to {N_MAX}, bytes one of {CHUNK}, invocations at least {PEAK_WORKGROUP}, all else over 0"
+            "n is a multiple of {STEP} up to {N_MAX}, bytes one of {CHUNK}, invocations at least {PEAK_WORKGROUP}, all else over 0"
         )));
     }
     let data = data::submit(bytes)?;
@@ -103,7 +105,10 @@ fn data(bytes: u64) -> Result<Partition> {
 #[fanfold::task]
 fn measure(request: Request, data: Reader) -> Result<Outputs<(Report, Partition)>> {
     let adapter = gpu::adapter()?;
-    let matmul_seconds = matmul(request.n, request.repeats)?;
+    let gflops = |precision| {
+        let seconds = matmul(precision, request.n, request.repeats)?;
+        Ok::<_, Error>(2.0 * f64::from(request.n).powi(3) / seconds / 1e9)
+    };
     let peak_seconds = peak(&request)?;
     let mut writer = Writer::for_output(1)?;
     let (load_seconds, store_seconds) = transfers(&data, &mut writer, &request)?;
@@ -113,7 +118,8 @@ fn measure(request: Request, data: Reader) -> Result<Outputs<(Report, Partition)
     let report = Report {
         adapter: adapter.name,
         software: adapter.software,
-        matmul_gflops: 2.0 * f64::from(request.n).powi(3) / matmul_seconds / 1e9,
+        matmul_gflops: gflops(Precision::F32)?,
+        matmul_f16_gflops: adapter.f16.then(|| gflops(Precision::F16)).transpose()?,
         peak_gflops: peak_operations / peak_seconds / 1e9,
         load_gbs: request.bytes as f64 / load_seconds / 1e9,
         store_gbs: request.bytes as f64 / store_seconds / 1e9,
@@ -122,15 +128,15 @@ fn measure(request: Request, data: Reader) -> Result<Outputs<(Report, Partition)
     Ok(Outputs((report, writer.finish()?)))
 }
 
-fn matmul(n: u32, repeats: u32) -> Result<f64> {
-    let bytes = u64::from(n) * u64::from(n) * 4;
+fn matmul(precision: Precision, n: u32, repeats: u32) -> Result<f64> {
+    let bytes = u64::from(n) * u64::from(n) * precision.bytes();
     let matrix = |label| Buffer::new(label, bytes, Usage::STORAGE);
     let (a, b, c) = (matrix("a")?, matrix("b")?, matrix("c")?);
     let size = Buffer::new("size", 16, Usage::UNIFORM | Usage::COPY_DST)?;
     size.write(0, &n.to_le_bytes())?;
-    let pipeline = Shader::new("matmul", MATMUL)?.pipeline("multiply", &[])?;
+    let pipeline = precision.pipeline()?;
     let group = pipeline.bind(0, &[(0, &size), (1, &a), (2, &b), (3, &c)])?;
-    fastest(repeats, || run(&pipeline, &[&group], [n / TILE, n / TILE, 1]))
+    fastest(repeats, || run(&pipeline, &[&group], product::workgroups(n)))
 }
 
 fn peak(request: &Request) -> Result<f64> {

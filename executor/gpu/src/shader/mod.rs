@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use fanfold_protocol::{Code, Error, Kind, limit};
 use wgpu::naga::{
-    AddressSpace, GlobalVariable, Module, ShaderStage, StorageAccess,
+    AddressSpace, GlobalVariable, Module, Scalar, ShaderStage, StorageAccess,
     back::{PipelineConstants, pipeline_constants::process_overrides},
     front::wgsl,
     valid::{Capabilities, ModuleInfo, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator},
@@ -52,6 +52,11 @@ pub(crate) fn parse(
     check::name("a shader's label", label)?;
     scan::scan(source).map_err(named)?;
     let module = wgsl::parse_str(source).map_err(|e| named(e.emit_to_string(source)))?;
+    if !capabilities.contains(Capabilities::SHADER_FLOAT16) && has_f16(&module) {
+        return Err(named(String::from(
+            "it uses f16, which this adapter does not have (`f16` of its `adapter-info`)",
+        )));
+    }
     let mut validator = Validator::new(ValidationFlags::all(), capabilities);
     if capabilities.contains(Capabilities::SUBGROUP) {
         validator.subgroup_stages(ShaderStages::COMPUTE).subgroup_operations(SubgroupOperationSet::all());
@@ -59,6 +64,11 @@ pub(crate) fn parse(
     let info = validator.validate(&module).map_err(|e| named(e.emit_to_string(source)))?;
     let entries = entries(&module, &info, limits).map_err(named)?;
     Ok(Parsed { module, info, entries })
+}
+
+/// Whether a type has numbers of 16 bits. Where they are in an expression only, validation finds them.
+fn has_f16(module: &Module) -> bool {
+    module.types.iter().any(|(_, of)| of.inner.scalar() == Some(Scalar::F16))
 }
 
 impl Parsed {
@@ -142,4 +152,41 @@ fn bind(variable: &GlobalVariable, groups: &mut Groups, limits: &Limits) -> Resu
     }
     groups[group].insert(place.binding, kind);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Any limits will do: this shader is within them.
+    const LIMITS: Limits = Limits {
+        max_buffer_size: 1 << 28,
+        max_storage_buffer_binding_size: 1 << 27,
+        max_uniform_buffer_binding_size: 1 << 16,
+        min_storage_buffer_offset_alignment: 256,
+        min_uniform_buffer_offset_alignment: 256,
+        max_bind_groups: 4,
+        max_storage_buffers_per_shader_stage: 8,
+        max_compute_workgroup_storage_size: 1 << 14,
+        max_compute_invocations_per_workgroup: 256,
+        max_compute_workgroup_size: [256, 256, 64],
+        max_compute_workgroups_per_dimension: 65_535,
+    };
+
+    #[test]
+    fn numbers_of_16_bits_need_an_adapter_that_has_them() {
+        let of_type = "enable f16; @group(0) @binding(0) var<storage, read_write> d: array<f16>;
+            @compute @workgroup_size(1) fn double() { d[0] *= 2.0h; }";
+        let in_expression = "enable f16; @group(0) @binding(0) var<storage, read_write> d: array<f32>;
+            @compute @workgroup_size(1) fn double() { d[0] = f32(f16(d[0]) * 2.0h); }";
+        for source in [of_type, in_expression] {
+            let with = parse("double", source, Capabilities::SHADER_FLOAT16, &LIMITS);
+            assert_eq!(with.map(|parsed| parsed.entries.len()), Ok(1));
+            let Err(without) = parse("double", source, Capabilities::empty(), &LIMITS) else {
+                panic!("accepted without f16: {source}");
+            };
+            assert_eq!((without.kind, without.code), (Kind::Invalid, Code::Shader));
+            assert!(without.message.contains("f16"), "{}", without.message);
+        }
+    }
 }

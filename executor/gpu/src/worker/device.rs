@@ -131,7 +131,8 @@ impl Device {
 
     /// What shaders may use, for their validation.
     pub fn capabilities(&self) -> Capabilities {
-        let mut capabilities = Capabilities::empty();
+        // `pack2x16float` and its inverse are for every adapter: they need no `enable f16`.
+        let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
         capabilities.set(Capabilities::SHADER_FLOAT16, self.adapter.f16);
         capabilities.set(Capabilities::SUBGROUP, self.adapter.subgroups);
         capabilities
