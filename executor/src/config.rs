@@ -14,7 +14,7 @@ pub struct Config {
     pub slots: u32,
     /// Memory of instances: what the scheduled lane may be assigned, and, counted apart, what direct calls may use.
     pub memory: u64,
-    /// Attempts that want a gpu at once. Slots may be more than there are gpus; they share it then.
+    /// Attempts that want a gpu at once. All share one adapter; where there is none, none are offered.
     pub gpus: u32,
     /// Bytes of all gpu buffers of one job at a time.
     pub gpu_memory: u64,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fanfold_gpu::{Gpu, Settings};
 use fanfold_peer::Security;
 use fanfold_protocol::{
-    Digest, Error,
+    Code, Digest, Error,
     direct::{Calling, DirectLane, Failed, Running},
     function::{ComponentInfo, FunctionVersion},
     link::{Held, ShardTag},
@@ -51,6 +51,8 @@ pub struct Executor {
     /// What the worker runs functions of other worlds in.
     scheduled: Arc<Direct>,
     worker: Worker,
+    /// Attempts that want a gpu at once; none where there is nothing to compute on.
+    gpus: u32,
     /// What its gpus compute on.
     adapter: Option<String>,
 }
@@ -73,12 +75,12 @@ impl Executor {
             reads: TaskTracker::new(),
             gpu: gpu(&config),
         });
-        let adapter = adapter(tasks.gpu.as_ref()).await;
+        let (gpus, adapter) = adapter(tasks.gpu.as_ref(), config.gpus).await;
         let shared = Arc::new(Shared { config, engine, store, loader, tasks });
         let direct = Arc::new(Direct::new(shared.clone()));
         let scheduled = Arc::new(Direct::charged(shared.clone()));
         let worker = Worker::start(shared.clone(), scheduled.clone())?;
-        Ok(Self { shared, direct, scheduled, worker, adapter })
+        Ok(Self { shared, direct, scheduled, worker, gpus, adapter })
     }
 
     /// What it offers to a scheduler.
@@ -88,7 +90,7 @@ impl Executor {
             executor: config.executor,
             cpu_millis: config.slots.saturating_mul(1000),
             memory: config.memory,
-            gpu: config.gpus,
+            gpu: self.gpus,
             adapter: self.adapter.clone(),
             custom: config.custom.clone(),
         }
@@ -152,9 +154,11 @@ fn gpu(config: &Config) -> Option<Gpu> {
     (config.gpus > 0).then(|| Gpu::new(settings()))
 }
 
-/// The name of what its gpus compute on. Slots can be had without one, until somebody calls.
-async fn adapter(gpu: Option<&Gpu>) -> Option<String> {
-    match gpu?.adapter().await {
+/// How many of `gpus` can be offered, and the name of what they compute on. None where there is no adapter: being always free, this
+/// executor would draw the tasks that want one, and each would fail here. Whatever else is wrong may pass.
+async fn adapter(gpu: Option<&Gpu>, gpus: u32) -> (u32, Option<String>) {
+    let Some(gpu) = gpu else { return (0, None) };
+    match gpu.adapter().await {
         Ok(adapter) => {
             tracing::info!(
                 name = adapter.name,
@@ -162,11 +166,15 @@ async fn adapter(gpu: Option<&Gpu>) -> Option<String> {
                 software = adapter.software,
                 "gpu adapter"
             );
-            Some(adapter.name)
+            (gpus, Some(adapter.name))
+        }
+        Err(error) if error.code == Code::GpuAdapter => {
+            tracing::error!(%error, "there is no adapter: no gpus are offered");
+            (0, None)
         }
         Err(error) => {
-            tracing::warn!(%error, "there are slots for gpus, but no adapter was found: functions that call one will fail");
-            None
+            tracing::warn!(%error, "no gpu process started: functions that call a gpu will fail until one does");
+            (gpus, None)
         }
     }
 }

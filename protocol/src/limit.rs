@@ -191,6 +191,8 @@ pub const GPU_NAME_BYTES_MAX: usize = 256;
 pub const GPU_ENTRIES_MAX: usize = 256;
 /// Commands of one submission.
 pub const GPU_COMMANDS_MAX: usize = 4096;
+/// Command encoders of one attempt that it has not submitted: what they record is memory of the executor, at most half a megabyte each.
+pub const GPU_ENCODERS_MAX: usize = 16;
 /// Submissions of one attempt that have not ended; a further one is refused.
 pub const GPU_SUBMISSIONS_MAX: usize = 64;
 /// Compiled pipelines that one gpu process keeps for its next attempts: some hundred kilobytes each.

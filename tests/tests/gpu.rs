@@ -1,8 +1,10 @@
 //! Functions on a gpu, through a whole platform: on hardware where there is some, else on the adapter in software.
 
+use std::{fs::File, process::Command};
+
 use fanfold_tests::{
     cluster::{PATIENCE, until},
-    platform::{Answer, Platform},
+    platform::{Answer, Platform, binary},
 };
 use serde_json::{Value, json};
 
@@ -67,6 +69,7 @@ async fn what_a_guest_does_on_a_gpu_is_its_own_error() {
         ("gpu-allocate", "device memory"),
         ("gpu-shader", "shader `harm`"),
         ("gpu-overrun", "do not fit a buffer of 64 bytes"),
+        ("gpu-encoders", "holds 16 command encoders"),
     ] {
         let answer = platform.post("/function/misbehave", body(act)).await;
         assert!(answer.status >= 400 && answer.text().contains(part), "{act}: {}", answer.text());
@@ -115,6 +118,30 @@ async fn a_killed_executor_leaves_no_worker_behind() {
     assert!(gone.await, "{workers:?} still run after {PATIENCE:?}");
 }
 
+/// A stopped attempt ends its gpu process: it does not close its session, which would wait for a kernel that may never end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_attempt_leaves_its_gpu_at_once() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let log = dir.path().join("log");
+    let mut command = Command::new(binary());
+    // One slot: the process that looked for an adapter makes room.
+    let args = ["up", "--json", "--listen", "127.0.0.1:0", "--gpus", "1", "--dir"];
+    command.args(args).arg(dir.path().join("data"));
+    command.stderr(File::create(&log).expect("a file"));
+    let platform = Platform::spawn(command, dir.path()).expect("it starts");
+    platform.deploy_as("misbehave", &misbehave(1, "allow")).await;
+    let id = platform.invoke_async("misbehave", json!({"do": "gpu-loop"}).to_string()).await;
+    let logs = format!("/v1/invocations/{id}/logs");
+    let busy = until(PATIENCE, async || platform.get(&logs).await.text().contains("the gpu is busy"));
+    assert!(busy.await, "no kernel runs after {PATIENCE:?}");
+    platform.post(&format!("/v1/invocations/{id}/cancel"), "").await.expect(200);
+    let gone = until(PATIENCE, async || workers_of(platform.pid()).is_empty());
+    assert!(gone.await, "it still computes after {PATIENCE:?}");
+    assert!(platform.terminate().success());
+    let log = std::fs::read_to_string(&log).expect("a log");
+    assert!(!log.contains("a gpu process ended"), "its time had to run out first: {log}");
+}
+
 /// The processes that compute for this one.
 fn workers_of(executor: u32) -> Vec<u32> {
     let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
@@ -134,7 +161,7 @@ fn parent_of(process: u32) -> Option<u32> {
     if fields.next()? == "Z" { None } else { fields.next()?.parse().ok() }
 }
 
-/// Slots are only counted until somebody calls: they can be had without any adapter.
+/// Slots are counted and nothing else, until somebody calls.
 #[tokio::test(flavor = "multi_thread")]
 async fn slots_are_counted_by_the_scheduler() {
     let dir = tempfile::tempdir().expect("a temporary directory");

@@ -12,6 +12,18 @@ pub(crate) fn invalid(message: impl Into<String>) -> Error {
     Error::new(Kind::Invalid, Code::Gpu, message.into())
 }
 
+/// A message that is as long as one may be.
+pub(crate) fn cut(mut message: String) -> String {
+    message.truncate(message.floor_char_boundary(limit::ERROR_MESSAGE_BYTES_MAX));
+    message
+}
+
+/// Where `used` of `max` bytes are taken: [`Kind::Limit`], [`Code::GpuMemory`].
+pub(crate) fn no_memory(size: u64, used: u64, max: u64) -> Error {
+    let message = format!("a buffer of {size} bytes: {used} of {max} bytes of device memory are used");
+    Error::new(Kind::Limit, Code::GpuMemory, message)
+}
+
 /// A part of a buffer of `size` bytes that begins at `offset`: within it, and in whole words.
 pub(crate) fn part(what: &str, offset: u64, length: u64, size: u64) -> Result<(), Error> {
     if !offset.is_multiple_of(ALIGNMENT) || !length.is_multiple_of(ALIGNMENT) {

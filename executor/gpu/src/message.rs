@@ -5,6 +5,9 @@
 use fanfold_protocol::Error;
 use serde::{Deserialize, Serialize};
 
+/// Requests on their way at a time: the next chunk of data is sent while the last is taken in.
+pub(crate) const REQUESTS_AHEAD: usize = 4;
+
 /// Names one thing that a session made: its place in a table and how often that place was used before. Never a pointer.
 pub type Handle = u64;
 

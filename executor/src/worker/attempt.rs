@@ -111,15 +111,19 @@ impl Attempt {
         let args = args.into_iter().map(|arg| arg.value).collect();
         let started = &mut self.started;
         let run = task::outputs(pre, &mut store, args, || *started = Some(Instant::now()));
-        let metered = meter(run, &self.control, Duration::from_millis(timeout_ms)).await;
+        let timeout = Duration::from_millis(timeout_ms);
+        let metered = meter(run, &self.control, timeout).await;
         self.note_start();
         self.usage.cpu_us = micros(metered.busy);
         self.usage.memory_peak = store.data().limits.peak();
         if let Some(task) = &store.data().task {
             (self.usage.bytes_read, self.usage.bytes_written) = task.transferred();
         }
-        if let Some(task) = &mut store.data_mut().task {
-            task.close_gpu().await;
+        if metered.result.is_ok()
+            && let Some(task) = &mut store.data_mut().task
+        {
+            // What it left running there is its time as well. A session that is not closed goes with its process.
+            meter(task.close_gpu(), &self.control, timeout).await;
         }
         metered.result?
     }

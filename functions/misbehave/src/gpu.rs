@@ -48,3 +48,15 @@ pub fn overrun() -> Result<Answer> {
     let data = Buffer::new("data", 64, Usage::COPY_SRC)?;
     answer(format!("{:?}", data.read(32, 64)?))
 }
+
+pub fn record() -> Result<Answer> {
+    let data = Buffer::new("data", 64, Usage::COPY_DST)?;
+    let mut encoders = Vec::new();
+    loop {
+        let commands = Commands::new()?;
+        for _ in 0..4096 {
+            commands.clear(&data, 0, 4)?;
+        }
+        encoders.push(commands);
+    }
+}

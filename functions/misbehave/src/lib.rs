@@ -65,6 +65,8 @@ enum Act {
     GpuShader,
     /// Reads beyond a buffer.
     GpuOverrun,
+    /// Records commands and submits none.
+    GpuEncoders,
 }
 
 /// The misdeed.
@@ -101,6 +103,7 @@ fn misbehave(request: Request) -> Result<Answer> {
         Act::GpuAllocate => gpu::allocate(),
         Act::GpuShader => gpu::nest(),
         Act::GpuOverrun => gpu::overrun(),
+        Act::GpuEncoders => gpu::record(),
     }
 }
 

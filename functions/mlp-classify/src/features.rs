@@ -6,13 +6,15 @@
 use std::io::Cursor;
 
 use fanfold::{Error, ErrorKind, Result};
-use image::{ImageError, ImageFormat, ImageReader, Limits, RgbImage, imageops};
+use image::{
+    DynamicImage, ImageDecoder as _, ImageError, ImageFormat, ImageReader, Limits, RgbImage, imageops,
+};
 
 use crate::{Features, INPUTS, SIDE};
 
 /// Longest side of a picture: of what a small file can claim, the first thing that is checked.
 const PIXELS_MAX: u32 = 16_384;
-/// Bytes of a decoded picture.
+/// Bytes of a decoded picture in three colours, which a grey one gets as well. While it does, it is there twice.
 const DECODED_BYTES_MAX: u64 = 160 << 20;
 
 /// Decodes a JPEG file, under limits: a small file cannot claim a huge picture.
@@ -23,15 +25,23 @@ pub fn decode(jpeg: &[u8]) -> Result<RgbImage> {
     let mut limits = Limits::default();
     limits.max_image_width = Some(PIXELS_MAX);
     limits.max_image_height = Some(PIXELS_MAX);
-    limits.max_alloc = Some(DECODED_BYTES_MAX);
     let mut reader = ImageReader::with_format(Cursor::new(jpeg), ImageFormat::Jpeg);
     reader.limits(limits);
-    match reader.decode() {
-        Ok(image) => Ok(image.into_rgb8()),
-        Err(ImageError::Limits(error)) => {
-            Err(Error::new(ErrorKind::Limit, format!("the picture is too large: {error}")))
+    let decoder = reader.into_decoder().map_err(refused)?;
+    let (width, height) = decoder.dimensions();
+    if u64::from(width) * u64::from(height) * 3 > DECODED_BYTES_MAX {
+        let message = format!("the picture is too large: {width} × {height} pixels");
+        return Err(Error::new(ErrorKind::Limit, message));
+    }
+    DynamicImage::from_decoder(decoder).map(DynamicImage::into_rgb8).map_err(refused)
+}
+
+fn refused(error: ImageError) -> Error {
+    match error {
+        ImageError::Limits(error) => {
+            Error::new(ErrorKind::Limit, format!("the picture is too large: {error}"))
         }
-        Err(error) => Err(Error::invalid(format!("not a whole JPEG file: {error}"))),
+        error => Error::invalid(format!("not a whole JPEG file: {error}")),
     }
 }
 
@@ -64,7 +74,7 @@ fn border(small: &RgbImage) -> [f32; 3] {
 
 #[cfg(test)]
 mod tests {
-    use image::Rgb;
+    use image::{ExtendedColorType, Rgb, codecs::jpeg::JpegEncoder};
 
     use super::*;
     use crate::shapes;
@@ -82,6 +92,19 @@ mod tests {
         assert_eq!((white[0], white[7 * SIDE + 7]), (0, 255));
         // Nothing to see at all.
         assert_eq!(square([7; 3], [7; 3]), [0; INPUTS]);
+    }
+
+    /// A small file that says it is 12,000 pixels wide and high, in shades of grey: 144 MB, and three times as much in colours.
+    #[test]
+    fn claims_are_judged_by_what_they_take_in_the_end() {
+        let mut jpeg = Vec::new();
+        JpegEncoder::new(&mut jpeg).encode(&[7; 64], 8, 8, ExtendedColorType::L8).unwrap();
+        assert_eq!(decode(&jpeg).unwrap().dimensions(), (8, 8));
+        let frame = jpeg.windows(2).position(|marker| marker == [0xff, 0xc0]).unwrap();
+        let side = 12_000u16.to_be_bytes();
+        jpeg[frame + 5..frame + 9].copy_from_slice(&[side, side].concat());
+        let error = decode(&jpeg).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Limit, "{}", error.message);
     }
 
     #[test]

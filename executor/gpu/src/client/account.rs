@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fanfold_protocol::{Code, Error, Kind};
+use fanfold_protocol::Error;
+
+use crate::check::no_memory;
 
 /// An owner's account.
 pub(super) struct Account {
@@ -24,12 +26,7 @@ impl Account {
         let fits = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= self.max);
         match self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
             Ok(_) => Ok(()),
-            Err(used) => {
-                let max = self.max;
-                let message =
-                    format!("a buffer of {bytes} bytes: {used} of {max} bytes of device memory are used");
-                Err(Error::new(Kind::Limit, Code::GpuMemory, message))
-            }
+            Err(used) => Err(no_memory(bytes, used, self.max)),
         }
     }
 

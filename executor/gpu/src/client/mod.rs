@@ -38,7 +38,7 @@ pub struct Settings {
     pub workers: usize,
     /// Bytes of all buffers of one owner.
     pub memory: u64,
-    /// How long a submission may take, from when the device can begin with it.
+    /// How long a submission may take, from being handed over or from the end of the one before.
     pub submission: Duration,
     /// How long any other call may take.
     pub call: Duration,
@@ -80,7 +80,7 @@ impl Gpu {
     ///
     /// # Errors
     /// `conflict` with [`Code::GpuAdapter`] where there is no adapter, or only one in software and that is refused; `platform` where
-    /// no worker starts.
+    /// no worker starts, `lost` where it ends before it has an adapter.
     pub async fn open(&self, owner: &Owner, software: Software) -> Result<Session, Error> {
         let stopping = |_| Error::new(Kind::Overloaded, Code::Draining, "the executor is stopping");
         let permit = Arc::clone(&self.pool.permits).acquire_owned().await.map_err(stopping)?;

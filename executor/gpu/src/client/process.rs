@@ -15,15 +15,16 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     death::{LastWords, gone},
-    watch::{Answered, Budgets, Status, ToWatcher, Watch},
+    watch::{Answered, Budgets, DONE_KEPT_MAX, Status, ToWatcher, Watch},
 };
 use crate::{
+    check::invalid,
     frame::{self, Frames},
     message::{Adapter, Answer, Done, Request},
 };
 
-/// Requests on their way at a time: the next chunk of data is sent while the last is taken in.
-pub(super) const REQUESTS_AHEAD: usize = 4;
+pub(super) use crate::message::REQUESTS_AHEAD;
+
 /// Variables that say where drivers are. Nothing else of our environment is a worker's business: it may hold secrets.
 const ENVIRONMENT: [&str; 8] = [
     "LD_LIBRARY_PATH",
@@ -106,7 +107,7 @@ impl Process {
 
     /// Sends a request, with `data` after it. At most [`REQUESTS_AHEAD`] may be on their way.
     pub async fn send(&mut self, request: &Request, data: &[u8]) -> Result<(), Error> {
-        let head = frame::encode(request, data.len()).map_err(|e| crate::check::invalid(e.to_string()))?;
+        let head = frame::encode(request, data.len()).map_err(|e| invalid(e.to_string()))?;
         let call = ToWatcher::Call {
             name: request.name(),
             compiles: request.compiles(),
@@ -158,7 +159,9 @@ impl Process {
             (Some(Done { error: Some(error), .. }), _) => Err(error.clone()),
             (Some(done), _) => Ok(done.clone()),
             (None, Some(error)) => Err(error.clone()),
-            (None, None) => Ok(Done { submission, timestamps: Vec::new(), error: None }),
+            (None, None) => Err(invalid(format!(
+                "how submission {submission} ended is not known any more: ask before {DONE_KEPT_MAX} further ones have ended"
+            ))),
         }
     }
 

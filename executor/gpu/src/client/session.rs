@@ -104,13 +104,13 @@ impl Session {
         if words.carry.len() == WORD {
             let word = std::mem::take(&mut words.carry);
             self.write_ahead(buffer, words.at, &word).await?;
-            words.at += WORD as u64;
+            words.advance(WORD)?;
         }
         while piece.len() >= WORD {
             let length = piece.len().min(limit::GPU_CHUNK_BYTES_MAX);
             let chunk = piece.split_to(length - length % WORD);
             self.write_ahead(buffer, words.at, &chunk).await?;
-            words.at += chunk.len() as u64;
+            words.advance(chunk.len())?;
         }
         words.carry.extend_from_slice(&piece);
         Ok(())
@@ -290,6 +290,17 @@ struct Words {
 }
 
 impl Words {
+    /// Goes on behind `length` bytes.
+    ///
+    /// # Errors
+    /// Where there is nothing behind: no buffer is as large.
+    fn advance(&mut self, length: usize) -> Result<(), Error> {
+        let behind = self.at.checked_add(length as u64);
+        self.at = behind
+            .ok_or_else(|| invalid(format!("writing: {length} bytes at {} do not fit a buffer", self.at)))?;
+        Ok(())
+    }
+
     /// Completes the word that was begun, as far as the piece goes. Returns what is left of it.
     fn fill(&mut self, mut piece: Bytes) -> Bytes {
         if !self.carry.is_empty() {

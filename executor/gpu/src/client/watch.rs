@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     future::pending,
+    process::ExitStatus,
     time::Duration,
 };
 
@@ -21,8 +22,10 @@ use crate::{
     message::{Adapter, Answer, Done, Reply},
 };
 
-/// Ends of submissions that are kept for somebody to ask; of an older one only is known that it ended.
-const DONE_KEPT_MAX: usize = 1024;
+/// Ends of a session's submissions that are kept for somebody to ask.
+pub(super) const DONE_KEPT_MAX: usize = 1024;
+/// How long a process that was killed may take to be gone. One that a driver holds in the kernel may never be.
+const ENDING_MAX: Duration = Duration::from_secs(10);
 
 /// How long things may take.
 #[derive(Clone, Copy, Debug)]
@@ -79,8 +82,8 @@ enum End {
     Unwanted,
     /// A submission took too long.
     Submission(u64),
-    /// A call took too long.
-    Call(String, bool),
+    /// The oldest call took too long.
+    Call,
     /// It hung up.
     Gone,
 }
@@ -121,7 +124,9 @@ impl Watch {
                 // On a machine that is less busy it may end in time.
                 Error::new(Kind::Limit, Code::GpuTime, message).retryable(true)
             }
-            End::Call(name, compiles) => {
+            End::Call => {
+                let (name, compiles) =
+                    self.calls.pop_front().map_or(("a call".into(), false), |c| (c.name, c.compiles));
                 let seconds = self.budgets.call.as_secs_f64();
                 let code = if compiles { Code::Shader } else { Code::GpuTime };
                 let message = format!("{name} took over {seconds} s: the gpu's process was ended");
@@ -135,10 +140,10 @@ impl Watch {
         if error != gone() {
             tracing::warn!(%error, "a gpu process ended");
         }
-        // An error means that it is gone already.
-        let _ = self.child.start_kill();
-        let _ = self.child.wait().await;
+        // Said before the process is gone, which may take long: nobody shall wait for it, or be given it.
         self.telling.send_modify(|status| status.ended = Some(error));
+        drop(self.answering);
+        bury(&mut self.child).await;
     }
 
     /// Goes on until the worker has to end, or has.
@@ -164,8 +169,11 @@ impl Watch {
 
     /// What must have happened first, and until when.
     fn deadline(&self) -> Option<(Instant, End)> {
-        let call = self.calls.front().map(|call| (call.until, End::Call(call.name.clone(), call.compiles)));
-        let oldest = self.telling.borrow().running.first().copied();
+        let call = self.calls.front();
+        // A worker that compiles does not look after submissions. It tells of those that have ended before it answers.
+        let compiling = call.is_some_and(|call| call.compiles);
+        let call = call.map(|call| (call.until, End::Call));
+        let oldest = self.telling.borrow().running.first().copied().filter(|_| !compiling);
         let submission = oldest.map(|number| (self.since + self.budgets.submission, End::Submission(number)));
         let idle = self.idle.map(|until| (until, End::Unwanted));
         [call, submission, idle].into_iter().flatten().min_by_key(|(at, _)| *at)
@@ -179,7 +187,11 @@ impl Watch {
                 let until = Instant::now() + self.budgets.call + self.budgets.submission * running;
                 self.calls.push_back(Call { name, compiles, submits, until });
             }
-            ToWatcher::Idle(idle) => self.idle = idle.then(|| Instant::now() + self.budgets.idle),
+            ToWatcher::Idle(idle) => {
+                self.idle = idle.then(|| Instant::now() + self.budgets.idle);
+                // Nobody is left to ask.
+                self.telling.send_modify(|status| status.done.clear());
+            }
         }
     }
 
@@ -225,13 +237,22 @@ impl Watch {
     async fn death(&mut self, call: Option<Call>) -> Error {
         // One that talks nonsense is alive, and what it has started may be, too.
         let _ = tokio::time::timeout(Duration::from_secs(1), self.child.wait()).await;
-        let _ = self.child.start_kill();
+        let status = bury(&mut self.child).await;
         let _ = tokio::time::timeout(Duration::from_secs(1), self.last_words.rest()).await;
-        let status = self.child.wait().await;
-        let words = self.last_words.shown();
-        match status {
-            Ok(status) => died(status, call, &words),
-            Err(error) => Error::internal(format!("the gpu's process is lost: {error}")),
+        status.map_or_else(gone, |status| died(status, call, &self.last_words.shown()))
+    }
+}
+
+/// Ends a process. How it ended, unless that takes too long: then the system is left to clear it away, should it ever end.
+async fn bury(child: &mut Child) -> Option<ExitStatus> {
+    // An error means that it is gone already.
+    let _ = child.start_kill();
+    let status = tokio::time::timeout(ENDING_MAX, child.wait()).await;
+    match status {
+        Ok(status) => status.ok(),
+        Err(_) => {
+            tracing::error!(process = child.id(), "a gpu process does not end although it was killed");
+            None
         }
     }
 }
@@ -240,5 +261,94 @@ async fn passed(until: Option<Instant>) {
     match until {
         Some(until) => sleep_until(until).await,
         None => pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{net::UnixStream, process::Command, time::advance};
+
+    use super::*;
+
+    const SUBMISSION: Duration = Duration::from_secs(10);
+    const CALL: Duration = Duration::from_secs(60);
+
+    /// Of a process that is not asked for anything: what it says is handed to the watcher.
+    fn watch() -> (Watch, mpsc::Receiver<Answered>, mpsc::Sender<ToWatcher>) {
+        let (reading, _) = UnixStream::pair().expect("sockets").0.into_split();
+        let (answering, answers) = mpsc::channel(8);
+        let (watcher, orders) = mpsc::channel(8);
+        let watch = Watch {
+            child: Command::new("true").spawn().expect("a process"),
+            frames: Frames::new(reading),
+            last_words: LastWords::new(None),
+            orders,
+            answering,
+            telling: watch::Sender::default(),
+            budgets: Budgets { submission: SUBMISSION, call: CALL, idle: CALL },
+            calls: VecDeque::new(),
+            since: Instant::now(),
+            idle: None,
+        };
+        (watch, answers, watcher)
+    }
+
+    impl Watch {
+        fn begin(&mut self, compiles: bool, submits: bool) {
+            self.order(ToWatcher::Call { name: "a call".into(), compiles, submits });
+        }
+
+        async fn submit(&mut self, number: u64) {
+            self.begin(false, true);
+            assert!(self.reply(Reply::Answer(Ok(Answer::Submission(number))), Bytes::new()).await);
+        }
+
+        async fn done(&mut self, submission: u64) {
+            let done = Done { submission, timestamps: Vec::new(), error: None };
+            assert!(self.reply(Reply::Done(done), Bytes::new()).await);
+        }
+
+        /// How long until which submission has to have ended, if one is what has to happen first.
+        fn submission_due(&self) -> Option<(u64, Duration)> {
+            match self.deadline()? {
+                (at, End::Submission(number)) => Some((number, at.saturating_duration_since(Instant::now()))),
+                _ => None,
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_submission_has_its_time_from_the_end_of_the_one_before() {
+        let (mut watch, _answers, _watcher) = watch();
+        watch.submit(1).await;
+        advance(SUBMISSION / 2).await;
+        watch.submit(2).await;
+        assert_eq!(watch.submission_due(), Some((1, SUBMISSION / 2)));
+        // A read waits for both. It does not end the worker for what none of them did.
+        watch.begin(false, false);
+        watch.done(1).await;
+        advance(SUBMISSION - Duration::from_secs(1)).await;
+        assert_eq!(watch.submission_due(), Some((2, Duration::from_secs(1))));
+        watch.done(2).await;
+        assert_eq!(watch.submission_due(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_submission_is_late_while_its_worker_compiles() {
+        let (mut watch, _answers, _watcher) = watch();
+        watch.submit(1).await;
+        watch.submit(2).await;
+        watch.begin(true, false);
+        advance(SUBMISSION * 2).await;
+        assert!(matches!(watch.deadline(), Some((_, End::Call))));
+        // What ended meanwhile is told of now; the other one begins to count.
+        watch.done(1).await;
+        assert!(watch.reply(Reply::Answer(Ok(Answer::Nothing)), Bytes::new()).await);
+        assert_eq!(watch.submission_due(), Some((2, SUBMISSION)));
+        // One that has not ended is late as soon as that can be said.
+        watch.begin(true, false);
+        advance(SUBMISSION * 2).await;
+        assert!(watch.reply(Reply::Answer(Ok(Answer::Nothing)), Bytes::new()).await);
+        assert_eq!(watch.submission_due(), Some((2, Duration::ZERO)));
     }
 }

@@ -1,10 +1,10 @@
-//! From WGSL to a validated module and what it binds. Runs in the worker only: what parses it may abort on what it did not expect.
+//! From WGSL to a validated module and what it binds. Parsing runs in the worker only: it may abort on what it did not expect.
 
 mod scan;
 
 use std::collections::BTreeMap;
 
-use fanfold_protocol::{Code, Error, Kind, limit};
+use fanfold_protocol::{Code, Error, Kind};
 use wgpu::naga::{
     AddressSpace, GlobalVariable, Module, Scalar, ShaderStage, StorageAccess,
     back::{PipelineConstants, pipeline_constants::process_overrides},
@@ -104,11 +104,7 @@ impl Parsed {
 
 /// A shader's fault.
 pub(crate) fn refused(label: &str, message: impl std::fmt::Display) -> Error {
-    let mut text = format!("shader `{label}`: {message}");
-    let end =
-        (0..=limit::ERROR_MESSAGE_BYTES_MAX.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
-    text.truncate(end.unwrap_or_default());
-    Error::new(Kind::Invalid, Code::Shader, text)
+    Error::new(Kind::Invalid, Code::Shader, check::cut(format!("shader `{label}`: {message}")))
 }
 
 fn entries(module: &Module, info: &ModuleInfo, limits: &Limits) -> Result<Vec<Entry>, String> {

@@ -200,7 +200,11 @@ fn after_block_comment(inside: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
+    use proptest::{collection::vec, prelude::*};
+    use wgpu::naga::{
+        front::wgsl,
+        valid::{Capabilities, ValidationFlags, Validator},
+    };
 
     use super::*;
 
@@ -247,15 +251,92 @@ mod tests {
         check(&format!("/*/* */{deep}*/ */{deep}"), Err("brackets"));
     }
 
+    /// Runs on a small part of the stack that a worker has. One that is exhausted ends the test process.
+    fn on_a_small_stack<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
+        let thread = std::thread::Builder::new().stack_size(16 << 20).spawn(run);
+        thread.expect("there is room for a thread").join().expect("the parser or the validator panicked")
+    }
+
+    /// What can be around an expression, or a statement, and is as valid as what is in it.
+    const EXPRESSIONS: &[(&str, &str)] = &[
+        ("(", ")"),
+        ("~", ""),
+        ("", " * a"),
+        ("a + ", ""),
+        ("d[", "]"),
+        ("max(1u, ", ")"),
+        ("array(", ", 1u)[0]"),
+        ("vec2(", ").x"),
+        ("select(1u, 2u, 0u < (", "))"),
+    ];
+    const STATEMENTS: &[(&str, &str)] = &[
+        ("{", "}"),
+        ("if a == 1u {", "}"),
+        ("if a == 1u {} else {", "}"),
+        ("if a == 1u {} else if a == 2u {} else {", "}"),
+        ("loop {", "break; }"),
+        ("for (var i = 0u; i < 2u; i++) {", "}"),
+        ("while a > 1u {", "}"),
+        ("switch a { default: {", "} }"),
+    ];
+
+    /// A shader of such layers, outermost first, each so many times.
+    fn layered(statements: &[(usize, usize)], expressions: &[(usize, usize)]) -> String {
+        let build = |kinds: &[(&str, &str)], layers: &[(usize, usize)], inner: &str| {
+            let layers = layers.iter().map(|(kind, times)| (kinds[*kind], *times));
+            let open: String = layers.clone().map(|((open, _), times)| open.repeat(times)).collect();
+            let close: String = layers.rev().map(|((_, close), times)| close.repeat(times)).collect();
+            format!("{open}{inner}{close}")
+        };
+        let statement = format!("a = {};", build(EXPRESSIONS, expressions, "a"));
+        let body = build(STATEMENTS, statements, &statement);
+        format!(
+            "@group(0) @binding(0) var<storage, read_write> d: array<u32>;
+            @compute @workgroup_size(1) fn f() {{ var a = d[0]; {body} d[1] = a; }}"
+        )
+    }
+
+    fn compile(source: &str) -> Result<(), String> {
+        let module = wgsl::parse_str(source).map_err(|e| e.emit_to_string(source))?;
+        let mut validator = Validator::new(ValidationFlags::all(), Capabilities::empty());
+        validator.validate(&module).map(drop).map_err(|e| e.emit_to_string(source))
+    }
+
+    /// As much of each kind as passes, in the deepest function that there can be.
+    #[test]
+    fn what_just_passes_is_compiled_on_a_small_stack() {
+        let deepest = |shader: &dyn Fn(usize) -> String| {
+            let passes = |times: &usize| scan(&shader(*times)).is_ok();
+            let times = (1..=GPU_SHADER_CHAIN_MAX + 1).take_while(passes).last().expect("one passes");
+            assert!((GPU_SHADER_DEPTH_MAX / 4..=GPU_SHADER_CHAIN_MAX).contains(&times), "{times}");
+            shader(times)
+        };
+        let expressions = (0..EXPRESSIONS.len()).map(|kind| deepest(&|times| layered(&[], &[(kind, times)])));
+        let statements = (0..STATEMENTS.len()).map(|kind| deepest(&|times| layered(&[(kind, times)], &[])));
+        for source in expressions.chain(statements) {
+            assert_eq!(on_a_small_stack(move || compile(&source)), Ok(()));
+        }
+    }
+
     proptest! {
-        /// Whatever passes is parsed and validated on a small part of the stack that a worker has.
+        /// Layers of all kinds, often as deep as may be.
         #[test]
-        fn what_passes_does_not_exhaust_a_stack(words in proptest::collection::vec(word(), 0..400)) {
+        fn what_passes_is_compiled_on_a_small_stack(
+            statements in vec((0..STATEMENTS.len(), 1usize..40), 0..5),
+            expressions in vec((0..EXPRESSIONS.len(), 1usize..200), 0..8),
+        ) {
+            let source = layered(&statements, &expressions);
+            if scan(&source).is_ok() {
+                prop_assert_eq!(on_a_small_stack(move || compile(&source)), Ok(()));
+            }
+        }
+
+        /// What is hardly ever a shader is refused by the parser, which survives it.
+        #[test]
+        fn nonsense_that_passes_is_read_on_a_small_stack(words in vec(word(), 0..400)) {
             let source: String = words.concat();
             if scan(&source).is_ok() {
-                let parse = move || wgpu::naga::front::wgsl::parse_str(&source).is_ok();
-                let thread = std::thread::Builder::new().stack_size(16 << 20).spawn(parse);
-                prop_assert!(thread.expect("there is room for a thread").join().is_ok(), "the parser panicked");
+                on_a_small_stack(move || wgsl::parse_str(&source).map(drop).is_ok());
             }
         }
     }

@@ -2,17 +2,15 @@
 
 use std::{
     io,
-    os::unix::net::UnixStream,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use fanfold_protocol::{Code, Error, Kind, limit};
+use fanfold_protocol::{Error, limit};
 use wgpu::BufferUsages;
 
 use super::session::Session;
 use crate::{
     check::{self, invalid},
-    frame,
     message::{Answer, Handle, Reply, Usage},
 };
 
@@ -53,7 +51,7 @@ impl Session {
     /// Takes memory off the account. Where it is short, waits for what has been dropped to be free.
     fn take_memory(&mut self, size: u64) -> Result<(), Error> {
         if self.memory.used.saturating_add(self.memory.dropped).saturating_add(size) > self.memory.max {
-            self.device.wait()?;
+            self.wait()?;
             self.memory.dropped = 0;
         }
         let Memory { max, used, .. } = self.memory;
@@ -62,11 +60,7 @@ impl Session {
                 self.memory.used = sum;
                 Ok(())
             }
-            _ => Err(Error::new(
-                Kind::Limit,
-                Code::GpuMemory,
-                format!("a buffer of {size} bytes: {used} of {max} bytes of device memory are used"),
-            )),
+            _ => Err(check::no_memory(size, used, max)),
         }
     }
 
@@ -95,32 +89,29 @@ impl Session {
     pub(super) fn flush(&mut self) -> Result<(), Error> {
         self.staged = 0;
         let queue = &self.device.queue;
-        self.flushes.push_back(self.device.guarded("writing", || queue.submit([]))?);
-        if self.flushes.len() > FLUSHES_MAX {
-            let oldest = self.flushes.pop_front();
-            self.device.wait_for(oldest)?;
+        let index = self.device.guarded("writing", || queue.submit([]))?;
+        self.flushes.push_back((self.submissions.last(), index));
+        if self.flushes.len() > FLUSHES_MAX
+            && let Some((before, oldest)) = self.flushes.pop_front()
+        {
+            self.settle(before)?;
+            self.device.wait_for(Some(oldest))?;
         }
         Ok(())
     }
 
     /// Reads a buffer and answers: from the memory that the device copied to, straight into the socket.
-    pub fn read(
-        &mut self,
-        buffer: Handle,
-        offset: u64,
-        length: u64,
-        socket: &mut UnixStream,
-    ) -> io::Result<()> {
+    pub fn read(&mut self, buffer: Handle, offset: u64, length: u64) -> io::Result<()> {
         let staging = match self.stage(buffer, offset, length) {
             Ok(staging) => staging,
-            Err(error) => return frame::write(socket, &Reply::Answer(Err(error)), &[]),
+            Err(error) => return self.say(&Reply::Answer(Err(error)), &[]),
         };
         let written = match staging.slice(..).get_mapped_range() {
             // At most a chunk: it was checked.
-            Ok(view) => frame::write(socket, &Reply::Answer(Ok(Answer::Data)), &view[..length as usize]),
+            Ok(view) => self.say(&Reply::Answer(Ok(Answer::Data)), &view[..length as usize]),
             Err(error) => {
                 let error = Error::internal(format!("reading a buffer: {error}"));
-                frame::write(socket, &Reply::Answer(Err(error)), &[])
+                self.say(&Reply::Answer(Err(error)), &[])
             }
         };
         staging.unmap();
@@ -160,7 +151,7 @@ impl Session {
             });
         })?;
         self.staged = 0;
-        device.wait()?;
+        self.wait()?;
         self.staging = Some(staging.clone());
         match mapped.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(Ok(())) => Ok(staging),

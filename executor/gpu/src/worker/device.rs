@@ -176,6 +176,5 @@ fn chain(error: &dyn std::error::Error) -> String {
         }
         source = cause.source();
     }
-    text.truncate(text.floor_char_boundary(fanfold_protocol::limit::ERROR_MESSAGE_BYTES_MAX));
-    text
+    crate::check::cut(text)
 }

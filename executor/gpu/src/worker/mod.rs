@@ -11,6 +11,8 @@ mod pipelines;
 mod submit;
 mod record;
 mod kept;
+#[cfg(test)]
+mod tests;
 
 use std::{
     io,
@@ -22,21 +24,21 @@ use std::{
     time::Duration,
 };
 
-use fanfold_protocol::Error;
+use fanfold_protocol::{Code, Error, Kind};
 
 use self::session::Session;
 use crate::{
     frame,
-    message::{Reply, Request},
+    message::{REQUESTS_AHEAD, Reply, Request},
 };
 
 /// Stack of the thread that parses shaders and calls drivers; only what is used of it is ever memory. Shaders are refused long before
 /// they need as much.
 const STACK_BYTES: usize = 256 << 20;
-/// Requests that were read and wait: as many as an executor sends ahead.
-const REQUESTS_AHEAD: usize = 4;
-/// How often the device is asked whether submissions have ended, while nothing else is asked of it.
-const POLL: Duration = Duration::from_micros(200);
+/// How long until the device is asked whether submissions have ended, while nothing else is asked of it: short ones end soon, and a
+/// long one does not mind.
+const POLL_MIN: Duration = Duration::from_micros(20);
+const POLL_MAX: Duration = Duration::from_micros(200);
 
 type Incoming = (Request, Vec<u8>);
 
@@ -87,27 +89,38 @@ fn serve(mut socket: UnixStream, requests: &Receiver<Incoming>) -> io::Result<()
         confine::after_drivers()?;
     }
     frame::write(&mut socket, &Reply::Ready(Ok(device.adapter.clone())), &[])?;
-    let mut session = Session::new(device, memory);
+    let mut session = Session::new(device, memory, socket);
+    let mut pause = POLL_MIN;
     loop {
-        if let Some((request, data)) = next(&session, requests)? {
-            answer(&mut session, &mut socket, request, &data)?;
-        }
-        for done in session.poll() {
-            frame::write(&mut socket, &Reply::Done(done), &[])?;
-        }
-        if let Some(error) = session.device().lost() {
-            return Err(io::Error::other(error.message));
+        if let Err(error) = turn(&mut session, requests, &mut pause) {
+            session.hang_up();
+            return Err(error);
         }
     }
 }
 
-/// The next request; none where submissions are on their way and it is time to look after them.
-fn next(session: &Session, requests: &Receiver<Incoming>) -> io::Result<Option<Incoming>> {
+/// Carries out a request, or looks after submissions where there is none. An error ends the process.
+fn turn(session: &mut Session, requests: &Receiver<Incoming>, pause: &mut Duration) -> io::Result<()> {
+    if let Some((request, data)) = next(session, requests, *pause)? {
+        *pause = POLL_MIN;
+        answer(session, request, &data)?;
+    } else {
+        *pause = POLL_MAX.min(*pause * 2);
+    }
+    session.tell()?;
+    match session.device().lost() {
+        Some(error) => Err(io::Error::other(error.message)),
+        None => Ok(()),
+    }
+}
+
+/// The next request; none where submissions are on their way and it is time to look after them: after `pause`.
+fn next(session: &Session, requests: &Receiver<Incoming>, pause: Duration) -> io::Result<Option<Incoming>> {
     let gone = || io::Error::other("the executor is gone");
     if !session.is_busy() {
         return requests.recv().map(Some).map_err(|_| gone());
     }
-    match requests.recv_timeout(POLL) {
+    match requests.recv_timeout(pause) {
         Ok(incoming) => Ok(Some(incoming)),
         Err(RecvTimeoutError::Timeout) => Ok(None),
         Err(RecvTimeoutError::Disconnected) => Err(gone()),
@@ -115,18 +128,27 @@ fn next(session: &Session, requests: &Receiver<Incoming>) -> io::Result<Option<I
 }
 
 /// Carries a request out and answers it. An error of this function ends the process.
-fn answer(session: &mut Session, socket: &mut UnixStream, request: Request, data: &[u8]) -> io::Result<()> {
-    let name = request.name();
+fn answer(session: &mut Session, request: Request, data: &[u8]) -> io::Result<()> {
+    let (name, compiles) = (request.name(), request.compiles());
     let handled = catch_unwind(AssertUnwindSafe(|| {
         if let Request::Read { buffer, offset, length } = request {
-            return session.read(buffer, offset, length, socket);
+            return session.read(buffer, offset, length);
         }
         let answer = session.handle(request, data);
-        frame::write(socket, &Reply::Answer(answer), &[])
+        if compiles {
+            // Submissions may have ended long ago. From the answer on, the executor counts their time again.
+            session.tell()?;
+        }
+        session.say(&Reply::Answer(answer), &[])
     }));
     handled.unwrap_or_else(|_| {
-        let error = Error::internal(format!("the gpu's process panicked while {name}"));
-        frame::write(socket, &Reply::Answer(Err(error)), &[])?;
+        let error = if compiles {
+            // As where it ends the process in any other way.
+            Error::new(Kind::Invalid, Code::Shader, format!("{name}: what compiles it panicked"))
+        } else {
+            Error::internal(format!("the gpu's process panicked while {name}"))
+        };
+        session.say(&Reply::Answer(Err(error)), &[])?;
         Err(io::Error::other(format!("panicked while {name}")))
     })
 }

@@ -1,6 +1,6 @@
 //! What the present session has made, and what the worker keeps from one session to the next.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, io, net::Shutdown, os::unix::net::UnixStream};
 
 use fanfold_protocol::{Error, limit};
 
@@ -13,7 +13,8 @@ use super::{
 };
 use crate::{
     check::invalid,
-    message::{Answer, Done, Handle, Request},
+    frame,
+    message::{Answer, Handle, Reply, Request},
     table::Table,
 };
 
@@ -26,17 +27,19 @@ pub(super) struct Session {
     pub(super) pipelines: Table<Pipeline>,
     pub(super) groups: Table<Group>,
     pub(super) submissions: Submissions,
-    /// Written since the last hand-over, and hand-overs that may not have ended.
+    /// Written since the last hand-over, and hand-overs that may not have ended: each with the submissions before it.
     pub(super) staged: u64,
-    pub(super) flushes: VecDeque<wgpu::SubmissionIndex>,
+    pub(super) flushes: VecDeque<(u64, wgpu::SubmissionIndex)>,
     /// For reads; made at the first.
     pub(super) staging: Option<wgpu::Buffer>,
     pub(super) compiled: Kept<PipelineKey, Pipeline>,
+    /// To the executor.
+    socket: UnixStream,
 }
 
 impl Session {
-    /// The first session on a device; buffers may have `memory` bytes.
-    pub fn new(device: Device, memory: u64) -> Self {
+    /// The first session on a device; buffers may have `memory` bytes. Who asks is at the other end of `socket`.
+    pub fn new(device: Device, memory: u64, socket: UnixStream) -> Self {
         Self {
             device,
             memory: Memory { max: memory, used: 0, dropped: 0 },
@@ -49,6 +52,7 @@ impl Session {
             flushes: VecDeque::new(),
             staging: None,
             compiled: Kept::new(limit::GPU_PIPELINES_KEPT_MAX),
+            socket,
         }
     }
 
@@ -61,18 +65,49 @@ impl Session {
         !self.submissions.is_empty()
     }
 
-    /// Submissions that have ended since the last look.
-    pub fn poll(&mut self) -> Vec<Done> {
+    /// Says something to the executor.
+    pub fn say(&mut self, reply: &Reply, data: &[u8]) -> io::Result<()> {
+        frame::write(&mut self.socket, reply, data)
+    }
+
+    /// Tells of submissions that have ended since the last look.
+    pub fn tell(&mut self) -> io::Result<()> {
         if self.submissions.is_empty() {
-            return Vec::new();
+            return Ok(());
         }
         // What is wrong with the device shows in `Device::lost`.
         let _ = self.device.device.poll(wgpu::PollType::Poll);
-        let done = self.submissions.ended(&self.device);
+        for done in self.submissions.ended(&self.device) {
+            self.say(&Reply::Done(done), &[])?;
+        }
         if self.submissions.is_empty() {
             self.memory.dropped = 0;
         }
-        done
+        Ok(())
+    }
+
+    /// Waits until all submissions up to number `last` have ended. Tells of each as it ends: the executor counts the time of one from
+    /// the end of the one before.
+    pub(super) fn settle(&mut self, last: u64) -> Result<(), Error> {
+        for index in self.submissions.until(last) {
+            self.device.wait_for(Some(index))?;
+            self.tell().map_err(|e| Error::internal(format!("the executor is gone: {e}")))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until everything that was handed to the device has ended.
+    pub(super) fn wait(&mut self) -> Result<(), Error> {
+        self.settle(u64::MAX)?;
+        self.device.wait()
+    }
+
+    /// Tells the executor that nothing follows, and ends. What is on the device stays there until the process ends: dropping it would
+    /// wait for the device, which may be busy for ever.
+    pub fn hang_up(self) {
+        // An error means that the executor has hung up before.
+        let _ = self.socket.shutdown(Shutdown::Write);
+        std::mem::forget(self);
     }
 
     /// Carries out a request.
@@ -114,9 +149,7 @@ impl Session {
 
     /// Ends what is running and forgets what the session made. Compiled pipelines stay.
     fn close(&mut self) -> Result<(), Error> {
-        self.device.wait()?;
-        self.poll();
-        self.submissions.forget();
+        self.wait()?;
         for buffer in self.buffers.clear() {
             buffer.buffer.destroy();
         }

@@ -28,6 +28,7 @@ pub(super) struct Submissions {
 
 struct Pending {
     number: u64,
+    index: wgpu::SubmissionIndex,
     receipt: Option<Receipt>,
 }
 
@@ -37,10 +38,15 @@ impl Submissions {
         self.pending.is_empty()
     }
 
-    /// Forgets those that have not been told of.
-    pub fn forget(&mut self) {
-        self.pending.clear();
-        self.ended = Arc::default();
+    /// The number of the last one that began; 0 before the first.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// What to wait for, one after the other, until all up to number `last` have ended.
+    pub fn until(&self, last: u64) -> Vec<wgpu::SubmissionIndex> {
+        let pending = self.pending.iter().take_while(|pending| pending.number <= last);
+        pending.map(|pending| pending.index.clone()).collect()
     }
 
     /// Takes out those that have ended.
@@ -58,7 +64,7 @@ impl Submissions {
     }
 
     /// Has the device report the end of what was just submitted.
-    fn begin(&mut self, device: &Device, receipt: Option<Receipt>) -> u64 {
+    fn begin(&mut self, device: &Device, index: wgpu::SubmissionIndex, receipt: Option<Receipt>) -> u64 {
         self.last += 1;
         let (number, ended) = (self.last, Arc::clone(&self.ended));
         let report = move || ended.lock().unwrap_or_else(PoisonError::into_inner).push(number);
@@ -67,7 +73,7 @@ impl Submissions {
             Some(receipt) => receipt.buffer.slice(..).map_async(wgpu::MapMode::Read, move |_| report()),
             None => device.queue.on_submitted_work_done(report),
         }
-        self.pending.push_back(Pending { number, receipt });
+        self.pending.push_back(Pending { number, index, receipt });
         number
     }
 }
@@ -95,9 +101,9 @@ impl Session {
         let plan = self.plan(commands)?;
         let device = &self.device;
         let (buffer, receipt) = device.guarded("recording commands", || record(&device.device, &plan))?;
-        device.guarded("submitting commands", || device.queue.submit([buffer]))?;
+        let index = device.guarded("submitting commands", || device.queue.submit([buffer]))?;
         self.staged = 0;
-        Ok(self.submissions.begin(&self.device, receipt))
+        Ok(self.submissions.begin(&self.device, index, receipt))
     }
 
     fn plan(&self, commands: &[Command]) -> Result<Plan<'_>, Error> {

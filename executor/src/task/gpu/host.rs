@@ -4,7 +4,7 @@ use fanfold_gpu::message::{Binding, Command, Dispatch, PipelineSpec, Workgroups}
 use fanfold_protocol::{Code, Error, Kind, limit};
 use wasmtime::component::Resource;
 
-use super::{Buffer, GpuHost, Shader, convert, keep};
+use super::{Buffer, GpuHost, Shader, check_room, convert, keep};
 use crate::task::{
     bindings::fanfold::gpu::compute,
     host::{View, stale},
@@ -73,11 +73,14 @@ impl compute::Host for View<'_> {
 
     async fn create_command_encoder(&mut self) -> Result<Encoder, Error> {
         let gpu = self.host()?.gpu().await?;
-        Ok(Resource::new_own(keep(&mut gpu.encoders, Default::default(), "command encoders")?))
+        check_room(&gpu.encoders, limit::GPU_ENCODERS_MAX, "command encoders")?;
+        Ok(Resource::new_own(gpu.encoders.insert(Default::default()) as u32))
     }
 
     async fn submit(&mut self, commands: Encoder) -> Result<Resource<resource::Submission>, Error> {
         let gpu = self.host()?.gpu().await?;
+        // Before the commands run: who gets an error would not know that they did.
+        check_room(&gpu.submissions, limit::GPU_HANDLES_MAX, "submissions")?;
         let commands = gpu.encoders.try_remove(commands.rep() as usize).ok_or_else(stale)?.commands;
         let number = gpu.session.submit(commands).await?;
         Ok(Resource::new_own(keep(&mut gpu.submissions, number, "submissions")?))
@@ -276,7 +279,9 @@ impl GpuHost {
         let pipeline = *self.pipelines.get(pipeline.rep() as usize).ok_or_else(stale)?;
         let handle = |group: &Group| self.groups.get(group.rep() as usize).copied().ok_or_else(stale);
         let groups: Vec<_> = groups.iter().map(handle).collect::<Result<_, _>>()?;
-        let encoder = self.encoder(encoder, 1 + groups.len())?;
+        let recorded = self.encoders.get(encoder.rep() as usize).ok_or_else(stale)?;
+        let begins_pass = !matches!(recorded.commands.last(), Some(Command::Pass { .. }));
+        let encoder = self.encoder(encoder, usize::from(begins_pass) + 1 + groups.len())?;
         let dispatch = Dispatch { pipeline, groups, workgroups };
         match encoder.commands.last_mut() {
             Some(Command::Pass { dispatches, .. }) => dispatches.push(dispatch),

@@ -40,7 +40,7 @@ pub(super) struct Buffer {
 #[derive(Default)]
 pub(super) struct Encoder {
     pub commands: Vec<Command>,
-    /// How many these are, each dispatch and bind group counted.
+    /// How many these are, each pass, dispatch and bind group counted.
     pub count: usize,
 }
 
@@ -129,9 +129,15 @@ impl TaskHost {
 
 /// Keeps something for the guest; its handle. `what` is for the message.
 fn keep<T>(slab: &mut Slab<T>, thing: T, what: &str) -> Result<u32, Error> {
-    if slab.len() >= limit::GPU_HANDLES_MAX {
-        let message = format!("the task holds {} {what}: drop some first", limit::GPU_HANDLES_MAX);
+    check_room(slab, limit::GPU_HANDLES_MAX, what)?;
+    Ok(slab.insert(thing) as u32)
+}
+
+/// That one more can be kept.
+fn check_room<T>(slab: &Slab<T>, max: usize, what: &str) -> Result<(), Error> {
+    if slab.len() >= max {
+        let message = format!("the task holds {max} {what}: drop some first");
         return Err(Error::new(Kind::Limit, Code::GpuMemory, message));
     }
-    Ok(slab.insert(thing) as u32)
+    Ok(())
 }
