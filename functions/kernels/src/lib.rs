@@ -217,15 +217,15 @@ fn merged(runs: &[Vec<u8>], drain: &mut Drain) -> Result<u64> {
 
 /// What a map does with its split once it is in memory.
 fn dealt(chunks: &[Vec<u8>], ranges: &Ranges) -> Result<u64> {
-    let bytes = chunks.iter().map(Vec::len).sum();
-    let mut dealt = Dealt::new(ranges.columns(), bytes);
+    let bytes: usize = chunks.iter().map(Vec::len).sum();
+    let mut dealt = Dealt::new(ranges.columns(), bytes / RECORD_BYTES);
     for chunk in chunks {
         let column = |record: &Record| ranges.column(key(record), || payload_hash(record));
         dealt.extend(record::records(chunk), column);
     }
     let mut sum = 0u64;
-    dealt.each(|column, page| {
-        sum = sum.rotate_left(1) ^ checksum(page).wrapping_add(u64::from(column));
+    dealt.each(chunks, |column, piece| {
+        sum = sum.rotate_left(1) ^ checksum(piece).wrapping_add(u64::from(column));
         Ok(())
     })?;
     Ok(sum)

@@ -38,15 +38,17 @@ impl Exchange for Deal {
     fn map(&self, split: Split, out: &mut Blocks) -> Result<()> {
         let ranges = self.ranges.as_ref().ok_or_else(|| fanfold::Error::guest("a map needs boundaries"))?;
         let bytes: u64 = split.iter().filter_map(|range| range.length).sum();
-        let mut dealt = Dealt::new(ranges.columns(), bytes as usize);
+        let count = bytes / RECORD_BYTES as u64;
+        let (mut dealt, mut chunks) = (Dealt::new(ranges.columns(), count as usize), Vec::new());
         read::chunks(split, out, |chunk| {
             dealt.extend(records(&chunk), |record| ranges.column(key(record), || payload_hash(record)));
+            chunks.push(chunk);
         })?;
-        out.took(bytes / RECORD_BYTES as u64);
+        out.took(count);
         let mut written = 0;
-        dealt.each(|column, page| {
-            written += (page.len() / RECORD_BYTES) as u64;
-            out.write(column, page)
+        dealt.each(&chunks, |column, piece| {
+            written += (piece.len() / RECORD_BYTES) as u64;
+            out.write(column, piece)
         })?;
         out.gave(written);
         Ok(())

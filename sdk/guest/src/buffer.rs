@@ -4,6 +4,8 @@ use crate::raw;
 
 /// Bytes collected before a host call: large enough to make calls rare, small enough to stay in the cache.
 const BUFFER_BYTES: usize = 128 << 10;
+/// With nothing collected, a write of so many bytes is a host call: it takes no longer than to copy them.
+const CALL_BYTES_MIN: usize = 8 << 10;
 /// Bytes of one host call: its limit.
 const WRITE_BYTES_MAX: usize = 1 << 20;
 
@@ -21,7 +23,7 @@ impl Buffer {
         if self.0.len() + bytes.len() > BUFFER_BYTES {
             self.send(&mut write)?;
         }
-        if bytes.len() <= BUFFER_BYTES {
+        if bytes.len() <= BUFFER_BYTES && !(self.0.is_empty() && bytes.len() >= CALL_BYTES_MIN) {
             self.0.extend_from_slice(bytes);
             return Ok(());
         }

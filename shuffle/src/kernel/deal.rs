@@ -1,114 +1,122 @@
-//! Dealing records into columns: one pass over the input, which need not be kept.
+//! Dealing records into columns: they stay where they were read, and are copied once, when their column's turn comes.
 //!
-//! Each column is a chain of small pages in one growing buffer, so that writing to hundreds of columns in turn touches one
-//! cache line or two of each, and no column is ever moved because it grew.
+//! What is dealt is 4 bytes for each record: its place. Reading records from all over a split, many at once, is faster than
+//! writing them to hundreds of columns in turn: nothing waits for a read, and no page is touched that was not there before.
 
 use fanfold::Result;
 
-use super::record::{RECORD_BYTES, Record, copy};
+use super::{
+    TURN, in_turns,
+    record::{CHUNK_BYTES, RECORD_BYTES, Record, copy, records},
+};
 
-/// Records of a page: so many that the unused rests of the last pages are small, and so few that a page is.
-const PAGE_RECORDS: usize = 40;
-const PAGE_BYTES: usize = PAGE_RECORDS * RECORD_BYTES;
-/// Records that are dealt in one turn of a loop: between turns compilers keep little in registers.
-const TURN: usize = 8;
-/// No page.
-const NONE: u32 = u32::MAX;
+/// Records that are copied before they are passed on: they are still next to the processor then.
+const PIECE_RECORDS: usize = 320;
+/// Bits of a place that count records within a chunk: as many as a chunk has.
+const INDEX_BITS: u32 = 14;
+const _: () = assert!(CHUNK_BYTES / RECORD_BYTES <= 1 << INDEX_BITS);
 
-/// Records by column.
+/// The columns of records, which are elsewhere.
 #[derive(Debug)]
 pub struct Dealt {
-    columns: Vec<Chain>,
-    pages: Vec<u8>,
-    /// For each page, the next one of its column.
-    next: Vec<u32>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Chain {
-    first: u32,
-    last: u32,
-    /// Where in `pages` the next record goes, and where the last page ends.
-    at: usize,
-    end: usize,
+    /// Of each record, in the order in which they came.
+    columns: Vec<u32>,
+    /// Records of each column.
+    counts: Vec<u32>,
 }
 
 impl Dealt {
-    /// Nothing yet, with room for `bytes` bytes of records.
-    pub fn new(columns: u32, bytes: usize) -> Self {
-        let empty = Chain { first: NONE, last: NONE, at: 0, end: 0 };
-        let pages = Vec::with_capacity(bytes + columns as usize * PAGE_BYTES / 2);
-        Self { columns: vec![empty; columns as usize], pages, next: Vec::new() }
+    /// Nothing yet, with room for `records`.
+    pub fn new(columns: u32, records: usize) -> Self {
+        Self { columns: Vec::with_capacity(records), counts: vec![0; columns as usize] }
     }
 
-    /// Appends records, each to the column that `column` says.
+    /// Takes note of records, each of which goes to the column that `column` says.
     ///
     /// # Panics
     /// If there is no such column.
     pub fn extend(&mut self, records: &[Record], column: impl Fn(&Record) -> u32) {
         let (turns, rest) = records.as_chunks();
         for turn in turns {
-            let columns = columns_of(turn, &column);
-            self.push_turn(&columns, turn);
+            self.columns.extend(columns_of(turn, &column));
         }
-        for record in rest {
-            self.push(column(record), record);
-        }
+        self.columns.extend(rest.iter().map(column));
+        let counts = &mut self.counts[..];
+        in_turns(&self.columns[self.columns.len() - records.len()..], |column| counts[*column as usize] += 1);
     }
 
-    /// A function of its own, because compilers for WebAssembly run out of registers in large ones.
-    #[inline(never)]
-    fn push_turn(&mut self, columns: &[u32; TURN], records: &[Record; TURN]) {
-        for (column, record) in columns.iter().zip(records) {
-            self.push(*column, record);
-        }
-    }
-
-    #[inline(always)]
-    fn push(&mut self, column: u32, record: &Record) {
-        let chain = &mut self.columns[column as usize];
-        if chain.at == chain.end {
-            chain.begin_page(&mut self.pages, &mut self.next);
-        }
-        if let Some(place) = self.pages[chain.at..].first_chunk_mut() {
-            copy(place, record);
-        }
-        chain.at += RECORD_BYTES;
-    }
-
-    /// Calls `visit` with each column's number and bytes, a page at a time, in the order in which they came.
+    /// Calls `visit` with each column's number and bytes, a piece at a time, in the order in which they came. `chunks` are
+    /// the records that were noted, in the same order, of at most [`CHUNK_BYTES`] each.
     ///
     /// # Errors
     /// The first of `visit`.
-    pub fn each(&self, mut visit: impl FnMut(u32, &[u8]) -> Result<()>) -> Result<()> {
-        for (number, chain) in (0..).zip(&self.columns) {
-            let mut page = chain.first;
-            while page != NONE {
-                let start = page as usize * PAGE_BYTES;
-                let end = if page == chain.last { chain.at } else { start + PAGE_BYTES };
-                visit(number, &self.pages[start..end])?;
-                page = self.next[page as usize];
+    ///
+    /// # Panics
+    /// If there are other records.
+    pub fn each(&self, chunks: &[Vec<u8>], mut visit: impl FnMut(u32, &[u8]) -> Result<()>) -> Result<()> {
+        let chunks: Vec<&[Record]> = chunks.iter().map(|chunk| records(chunk)).collect();
+        let places = self.places(&chunks);
+        let mut piece = vec![[0; RECORD_BYTES]; PIECE_RECORDS];
+        let mut left = &places[..];
+        for (number, count) in (0..).zip(&self.counts) {
+            let (now, later) = left.split_at(*count as usize);
+            for places in now.chunks(PIECE_RECORDS) {
+                let piece = &mut piece[..places.len()];
+                gather(places, &chunks, piece);
+                visit(number, piece.as_flattened())?;
             }
+            left = later;
         }
         Ok(())
     }
+
+    /// Where the records are, column after column.
+    fn places(&self, chunks: &[&[Record]]) -> Vec<u32> {
+        let mut sum = 0;
+        let starts = self.counts.iter().map(|count| {
+            sum += count;
+            sum - count
+        });
+        let mut next: Vec<u32> = starts.collect();
+        let mut places = vec![0; self.columns.len()];
+        let mut left = &self.columns[..];
+        for (number, chunk) in (0..).zip(chunks) {
+            let (columns, later) = left.split_at(chunk.len());
+            deal(columns, number << INDEX_BITS, &mut next, &mut places);
+            left = later;
+        }
+        places
+    }
 }
 
-impl Chain {
-    #[cold]
-    #[inline(never)]
-    fn begin_page(&mut self, pages: &mut Vec<u8>, next: &mut Vec<u32>) {
-        let page = next.len() as u32;
-        next.push(NONE);
-        match self.last {
-            NONE => self.first = page,
-            last => next[last as usize] = page,
-        }
-        self.last = page;
-        self.at = pages.len();
-        pages.resize(self.at + PAGE_BYTES, 0);
-        self.end = pages.len();
-    }
+/// Writes the places from `first` on, each to where its column goes on.
+#[inline(never)]
+fn deal(columns: &[u32], first: u32, next: &mut [u32], places: &mut [u32]) {
+    let mut place = first;
+    in_turns(columns, |column| {
+        let next = &mut next[*column as usize];
+        places[*next as usize] = place;
+        *next += 1;
+        place += 1;
+    });
+}
+
+/// Copies records to `to`, one for each place.
+fn gather(places: &[u32], chunks: &[&[Record]], to: &mut [Record]) {
+    let ((turns, rest), (turns_to, rest_to)) = (places.as_chunks(), to.as_chunks_mut());
+    turns.iter().zip(turns_to).for_each(|(turn, to)| gather_turn(turn, chunks, to));
+    rest.iter().zip(rest_to).for_each(|(place, to)| copy(to, record(*place, chunks)));
+}
+
+/// A function of its own, because only places that are counted from an argument become constants of WebAssembly's loads and stores.
+#[inline(never)]
+fn gather_turn(places: &[u32; TURN], chunks: &[&[Record]], to: &mut [Record; TURN]) {
+    places.iter().zip(to).for_each(|(place, to)| copy(to, record(*place, chunks)));
+}
+
+#[inline(always)]
+fn record<'a>(place: u32, chunks: &[&'a [Record]]) -> &'a Record {
+    &chunks[(place >> INDEX_BITS) as usize][(place & ((1 << INDEX_BITS) - 1)) as usize]
 }
 
 #[inline(never)]
@@ -119,28 +127,25 @@ fn columns_of(records: &[Record; TURN], column: &impl Fn(&Record) -> u32) -> [u3
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::record::{
-        records,
-        tests::{Shape, make},
-    };
+    use crate::kernel::record::tests::{Shape, make};
 
     #[test]
     fn every_record_is_in_its_column_in_the_order_it_came() {
-        let bytes = make(Shape::Random, 5_000, 3);
-        let records = records(&bytes);
-        // One column has whole pages only, and column 2 stays empty.
-        let (first, others) = records.split_at(2 * PAGE_RECORDS);
+        let bytes = make(Shape::Random, 25_000, 3);
+        // One column has several whole pieces, and column 2 stays empty; chunks of several sizes, one of them empty.
+        let (first, others) = bytes.split_at(2 * PIECE_RECORDS * RECORD_BYTES);
         let column = |record: &Record| [0, 1, 3][usize::from(record[9]) % 3];
         let mut expected = vec![Vec::<u8>::new(); 5];
-        first.iter().for_each(|record| expected[4].extend(record));
-        others.iter().for_each(|record| expected[column(record) as usize].extend(record));
+        expected[4].extend(first);
+        records(others).iter().for_each(|record| expected[column(record) as usize].extend(record));
+        let mut chunks = vec![first.to_vec(), Vec::new()];
+        chunks.extend(others.chunks(CHUNK_BYTES).map(<[u8]>::to_vec));
         let mut dealt = Dealt::new(5, 100);
-        dealt.extend(first, |_| 4);
-        // In pieces that are no whole numbers of turns.
-        others.chunks(1_001).for_each(|piece| dealt.extend(piece, column));
+        dealt.extend(records(&chunks[0]), |_| 4);
+        chunks[1..].iter().for_each(|chunk| dealt.extend(records(chunk), column));
         let mut found = vec![Vec::<u8>::new(); 5];
         dealt
-            .each(|column, bytes| {
+            .each(&chunks, |column, bytes| {
                 found[column as usize].extend(bytes);
                 Ok(())
             })
