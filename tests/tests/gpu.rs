@@ -2,6 +2,7 @@
 
 use fanfold_tests::{
     cluster::{PATIENCE, until},
+    jobs::{begin, deploy, finish},
     platform::Platform,
 };
 use serde_json::json;
@@ -32,6 +33,25 @@ async fn a_product_on_the_gpu_equals_the_one_on_the_processor() {
     let bad = platform.post("/function/matmul", json!({"n": 17}).to_string()).await;
     bad.expect_problem(400, "invalid", "error-returned", "multiple of 16");
     assert!(platform.terminate().success());
+}
+
+/// The second task of a job that wants the same weights on the device does not read them.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_kept_on_the_gpu_is_read_once_a_job() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let platform = Platform::start_with(dir.path(), &GPU);
+    deploy(&platform, &["gpu-speed"]).await;
+    let bytes = 4 << 20;
+    let request = json!({
+        "n": 16, "invocations": 64, "rounds": 1, "bytes": bytes, "submissions": 1, "repeats": 1,
+    });
+    for _ in 0..2 {
+        let job = begin(&platform, "gpu-speed", &request).await;
+        finish(&platform, &job).await;
+        let view = platform.get(&format!("/v1/jobs/{job}")).await.expect(200).json();
+        let stage = &view["progress"]["stages"]["kept"];
+        assert_eq!((&stage["finished"], &stage["bytes_read"]), (&json!(2), &json!(bytes)), "{view:#}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,6 +11,7 @@ mod invoke;
 mod job;
 mod job_graph;
 mod job_input;
+mod job_status;
 mod job_view;
 mod job_watch;
 mod logs;
@@ -18,6 +19,7 @@ mod object;
 mod object_put;
 mod part;
 mod save;
+mod timeline;
 mod top;
 mod trigger;
 mod trigger_add;
@@ -26,6 +28,7 @@ use clap::Subcommand;
 use fanfold_client::Client;
 
 pub use job_input::expand;
+pub use job_view::entry;
 
 use crate::{failure::Failure, output::Output};
 
