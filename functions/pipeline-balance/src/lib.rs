@@ -21,8 +21,8 @@ use serde::{Deserialize, Serialize};
 const BATCH_ROWS: u64 = 100;
 /// Slots that a task which decodes takes: less than one, so that the driver and what waits for others fit beside them.
 const DECODING_MILLIS: u32 = 980;
-/// Slots that a task takes which waits for the store or an accelerator.
-const WAITING_MILLIS: u32 = 5;
+/// Slots that a task takes which waits for the store or an accelerator: ten of them fit beside the others.
+const WAITING_MILLIS: u32 = 1;
 /// Slots left for the driver.
 const DRIVER_MILLIS: u32 = 50;
 
@@ -130,10 +130,16 @@ impl Request {
         let waiting = || Needs::cpu(WAITING_MILLIS);
         Pipeline::read(waiting().custom("connection", 1), move |_: &u32, row| Ok(fetch.rows(row)))
             .needs(Needs::cpu(DECODING_MILLIS))
-            .map("decode", move |row| {
-                nap(decode_ms, 1);
-                Ok(row.to_vec())
-            })
+            // A hundred at a time, because a nap is rounded up to milliseconds.
+            .map_batches(
+                "decode",
+                BATCH_ROWS,
+                || Ok(()),
+                move |(), rows| {
+                    nap(decode_ms, rows.len() as u64);
+                    Ok(rows.to_vec())
+                },
+            )
             .needs(waiting().custom("accelerator", 1))
             .map_batches(
                 "infer",
