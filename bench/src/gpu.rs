@@ -1,5 +1,5 @@
 //! `gpu`: what functions get of a gpu, on whatever adapter there is: a tiled product of matrices against the multiply-adds that the
-//! adapter does in registers, partitions into buffers and back, and a submission that does nothing.
+//! adapter does in registers, partitions into buffers and back, a partition that is kept in one, and a submission that does nothing.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -35,6 +35,10 @@ pub async fn run(args: &[String]) -> Result<()> {
         Ok::<_, anyhow::Error>(report::median(figures.collect::<Result<_>>()?))
     };
     let f16 = rounds[0]["matmul_f16_gflops"].is_number().then(|| figure("matmul_f16_gflops")).transpose()?;
+    let kept = |n: usize| {
+        let figures = rounds.iter().map(|round| round["kept_ms"][n].as_f64().context("no kept_ms"));
+        Ok::<_, anyhow::Error>(report::median(figures.collect::<Result<_>>()?))
+    };
     let (matmul, peak) = (figure("matmul_gflops")?, figure("peak_gflops")?);
     let figures = json!({
         "software": rounds[0]["software"],
@@ -45,6 +49,8 @@ pub async fn run(args: &[String]) -> Result<()> {
         "load_gbs": figure("load_gbs")?,
         "store_gbs": figure("store_gbs")?,
         "dispatch_us": figure("dispatch_us")?,
+        "kept_first_ms": kept(0)?,
+        "kept_again_ms": kept(1)?,
     });
     report::line("gpu", rounds[0]["adapter"].as_str().unwrap_or_default(), figures);
     Ok(())

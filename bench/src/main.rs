@@ -5,6 +5,7 @@
 
 mod bare;
 mod bound;
+mod classify;
 mod cluster;
 mod cold;
 mod density;
@@ -36,7 +37,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 18] = [
     "hello",
     "cold",
     "density",
@@ -50,6 +51,7 @@ const NAMES: [&str; 17] = [
     "epochs",
     "kernels",
     "memory",
+    "classify",
     "sort",
     "strategies",
     "events",
@@ -92,6 +94,7 @@ async fn run(name: &str, args: &[String]) -> Result<()> {
         "epochs" => epochs::run(args).await,
         "kernels" => kernels::run(args).await,
         "memory" => pipeline::run(args).await,
+        "classify" => classify::run(args).await,
         "sort" => sort::run(args).await,
         "strategies" => strategies::run(args).await,
         "events" => events::run(args).await,

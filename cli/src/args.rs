@@ -106,6 +106,7 @@ mod tests {
             "fanfold rm echo",
             "fanfold job run wordcount --input {} --json",
             "fanfold job show 01890a5d-ac96-774b-bcce-b302099a8057 --cost",
+            "fanfold job show 01890a5d-ac96-774b-bcce-b302099a8057 --timeline job.svg",
             "fanfold job graph 01890a5d-ac96-774b-bcce-b302099a8057 --summary",
             "fanfold job graph 01890a5d-ac96-774b-bcce-b302099a8057 --format dot",
             "fanfold top --once --json",

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fanfold_client::rest::{JobView, Stage};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::units;
+use crate::{commands::entry, units};
 
 /// Bytes on their way. `None` where the total is not known.
 pub fn bytes(what: &str, total: Option<u64>) -> ProgressBar {
@@ -57,7 +57,7 @@ pub fn describe(view: &JobView) -> String {
 }
 
 fn stage((name, stage): (&String, &Stage)) -> String {
-    format!("{name} {}/{}", stage.finished, stage.tasks)
+    format!("{} {}/{}", entry(name), stage.finished, stage.tasks)
 }
 
 fn styled(bar: ProgressBar, template: &str) -> ProgressBar {

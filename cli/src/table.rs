@@ -1,6 +1,6 @@
 //! Tables for people: columns that align, text that cannot move the cursor.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 /// Rows under a header. The last column is not padded.
 pub struct Table {
@@ -9,20 +9,20 @@ pub struct Table {
 }
 
 /// A column's title, and whether its cells end at the same place (numbers) or begin there.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Column {
-    title: &'static str,
+    title: Cow<'static, str>,
     right: bool,
 }
 
 /// A column of text.
-pub const fn left(title: &'static str) -> Column {
-    Column { title, right: false }
+pub fn left(title: impl Into<Cow<'static, str>>) -> Column {
+    Column { title: title.into(), right: false }
 }
 
 /// A column of numbers.
-pub const fn right(title: &'static str) -> Column {
-    Column { title, right: true }
+pub fn right(title: impl Into<Cow<'static, str>>) -> Column {
+    Column { title: title.into(), right: true }
 }
 
 impl Table {
@@ -38,14 +38,14 @@ impl Table {
 
     fn width(&self, column: usize) -> usize {
         let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-        cells.chain([self.columns[column].title.len()]).max().unwrap_or(0)
+        cells.chain([self.columns[column].title.chars().count()]).max().unwrap_or(0)
     }
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let widths: Vec<usize> = (0..self.columns.len()).map(|column| self.width(column)).collect();
-        let titles = self.columns.iter().map(|column| column.title.to_owned()).collect();
+        let titles = self.columns.iter().map(|column| printable(&column.title)).collect();
         for row in [&titles].into_iter().chain(&self.rows) {
             let mut line = String::new();
             for ((cell, column), width) in row.iter().zip(&self.columns).zip(&widths) {

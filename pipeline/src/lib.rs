@@ -60,6 +60,7 @@ mod feed;
 mod dead;
 mod task;
 mod checkpoint;
+mod status;
 mod run;
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,7 @@ use crate::{
     schedule::{Engine, Input, Launch, Limits, Mode, Slice, Stuck},
     settings::{Piece, Report, Settings},
     stage::{Needs, OnError, Pipeline},
+    status,
     task::{Ended, Given, Output, Work},
 };
 
@@ -45,6 +46,7 @@ pub fn run<T: Tasks>(
         while let Some(launch) = driver.engine.launch() {
             driver.start(&launch)?;
         }
+        driver.say(settings);
         if let Some(stuck) = driver.engine.stuck() {
             return Err(too_large(&stuck));
         }
@@ -61,6 +63,8 @@ struct Driver<'a, T: Tasks> {
     pipeline: &'a Pipeline<T::Split>,
     splits: &'a [T::Split],
     engine: Engine,
+    /// The stages' names.
+    names: Vec<String>,
     running: Vec<Running>,
     /// Partitions that wait or are read, by the engine's numbers.
     held: BTreeMap<u64, Future<Partition>>,
@@ -108,6 +112,7 @@ impl<'a, T: Tasks> Driver<'a, T> {
         };
         let left = (0..splits.len() as u32).filter(|split| done.binary_search(split).is_err());
         Ok(Self {
+            names: shapes.iter().map(|shape| shape.name.clone()).collect(),
             engine: Engine::new(shapes, limits, left),
             tasks,
             pipeline,
@@ -141,10 +146,18 @@ impl<'a, T: Tasks> Driver<'a, T> {
         // What may be part of the job's result outlives the executor's memory; the rest is made again if it is lost.
         let dead = matches!(self.pipeline.on_error, OnError::Skip(_));
         let durable = dead || stage + 1 == self.pipeline.stages.len();
-        let call = with(self.tasks.stage(work, inputs), &self.pipeline.stages[stage].needs, durable);
+        let call = self.tasks.stage(work, inputs).label(&self.names[stage]);
+        let call = with(call, &self.pipeline.stages[stage].needs, durable);
         let (ended, made, dead) = call.submit()?;
         self.running.push(Running { launch: launch.clone(), ended, made, dead });
         Ok(())
+    }
+
+    /// Says how the stages stand, to those who watch.
+    fn say(&self, settings: &Settings) {
+        let custom = settings.capacity.custom.iter().map(|(name, _)| &**name);
+        let resources: Vec<&str> = ["a slot", "a gpu"].into_iter().chain(custom).collect();
+        fanfold::status(&status::text(&self.engine, &self.names, &resources, settings.memory_bytes));
     }
 
     /// Waits until a task has ended, and tells the engine of all that have.
@@ -207,13 +220,13 @@ impl<'a, T: Tasks> Driver<'a, T> {
                 slices.iter().map(of).collect::<Vec<_>>().join(", ")
             }
         };
-        format!("stage `{}`, {what}", self.pipeline.name(launch.stage))
+        format!("stage `{}`, {what}", self.names[launch.stage])
     }
 
     fn report(self, mode: Mode) -> Report {
         let totals = self.engine.totals();
         let written = totals.last().filter(|_| self.pipeline.objects.is_some()).map(|last| last.rows);
-        let names = (0..totals.len()).map(|stage| self.pipeline.name(stage));
+        let names = self.names.into_iter();
         Report {
             mode,
             splits: self.splits.len() as u64 - self.resumed,
@@ -241,7 +254,8 @@ fn with(call: Call<Output>, needs: &Needs, durable: bool) -> Call<Output> {
 
 /// Asks a task which splits are done. Its answer is kept: later there will be more.
 fn done<T: Tasks>(tasks: &T, prefix: &str) -> Result<Vec<u32>> {
-    let call = tasks.stage(Work::checkpoint(prefix), Vec::new()).durability(Durability::Eager);
+    let call = tasks.stage(Work::checkpoint(prefix), Vec::new()).label("checkpoint");
+    let call = call.durability(Durability::Eager);
     let (ended, ..) = call.submit()?;
     let mut done = ended.get()?.done;
     done.sort_unstable();

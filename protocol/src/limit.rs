@@ -70,6 +70,10 @@ pub const ASYNC_INPUT_BYTES_MAX: usize = 256 << 20;
 pub const OWNER_REQUESTS_MAX: usize = 1024;
 /// Bytes of journal entries that wait while the journal is written; beyond it the owner stops reading executors.
 pub const JOURNAL_WAITING_BYTES_MAX: usize = 64 << 20;
+/// Buffers that a gpu's process keeps for its job: the weights of some models.
+pub const GPU_BUFFERS_KEPT_MAX: usize = 256;
+/// What a task says of how its job stands: a table of some dozen stages. The last one is kept of each running job, in memory.
+pub const STATUS_BYTES_MAX: usize = 8 << 10;
 /// Time between two looks at what running attempts have written: four a second is what an eye can follow.
 pub const LOG_INTERVAL_MS: u64 = 250;
 /// Captured logs of one job, over all its attempts; later lines are dropped and counted.

@@ -291,6 +291,13 @@ pub enum FromExecutor {
         /// Whole lines, as in [`FromExecutor::Finished`].
         lines: bytes::Bytes,
     },
+    /// What the attempt said last of how its job stands: as often as [`FromExecutor::Logs`].
+    Status {
+        /// Who.
+        attempt: AttemptId,
+        /// At most [`crate::limit::STATUS_BYTES_MAX`] bytes.
+        text: String,
+    },
     /// A lazily stored partition reached the object store.
     Durable(StoredKey),
     /// Something was done for a job beside its attempts: partitions went to the object store, or were fetched ahead. Told

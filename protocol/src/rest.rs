@@ -19,7 +19,7 @@ mod triggers;
 
 pub use cost::{Charge, CostView, RequestsCost};
 pub use executors::{ClusterView, ExecutorState, ExecutorView, QueueView, WaitView};
-pub use graph::{GraphTask, GraphView, LineageView, OutputView};
+pub use graph::{GraphTask, GraphView, LineageView, OutputView, RunView};
 pub use triggers::{EventOutcome, EventsView, ListingView, TriggerRun, TriggerView, TroubleView};
 
 /// An `application/problem+json` body (RFC 9457).
@@ -102,6 +102,9 @@ pub struct JobView {
     /// What the next thing it does waits for, in words; empty if nothing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub waiting_for: String,
+    /// While it lives: what its root task said last of how it stands (`log.status`), of 8 KiB at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
     /// While it lives: bytes of log lines that its tasks have written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_bytes: Option<u64>,

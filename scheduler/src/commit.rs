@@ -92,6 +92,7 @@ impl Scheduler {
         };
         self.note_pace(ix);
         self.end_run(ix);
+        self.tasks[ix].trace.committed(attempt.number);
         if self.tasks[ix].is_open() {
             self.memoise(ix, &outputs);
             self.commit_first(ix, attempt, outputs, usage);

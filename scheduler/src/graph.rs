@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use fanfold_protocol::{
     Digest, JobId, PartitionId, TaskId,
-    rest::{GraphTask, GraphView, LineageView, OutputView},
+    rest::{GraphTask, GraphView, LineageView, OutputView, RunView},
     value::Output,
 };
 
@@ -15,7 +15,7 @@ use crate::{
     job::Job,
     output::{Content, Was, summary},
     slab::TaskIx,
-    task::{Part, Task},
+    task::{Part, Run, Task},
 };
 
 /// How deep lineage is shown.
@@ -68,7 +68,24 @@ impl Scheduler {
             started_at_ms: known(task.trace.begun_ms),
             ended_at_ms: known(task.trace.settled_ms),
             output_bytes: task.output_bytes,
+            runs: self.graph_runs(task),
         }
+    }
+
+    /// Its attempts in the order they began.
+    fn graph_runs(&self, task: &Task) -> Vec<RunView> {
+        let running = task.run().into_iter().flat_map(|run| [Some(run), run.backup.as_deref()]);
+        let running = running.flatten().map(|run| self.run_view(run));
+        let mut runs: Vec<_> = task.trace.runs.iter().cloned().chain(running).collect();
+        runs.sort_by_key(|run| run.attempt);
+        runs
+    }
+
+    /// An attempt that runs.
+    pub(crate) fn run_view(&self, run: &Run) -> RunView {
+        let executor = self.pool.executors.get(run.executor).map(|executor| executor.id);
+        let (attempt, started_at_ms) = (run.number, run.begun_ms);
+        RunView { attempt, executor, started_at_ms, ended_at_ms: None, committed: false }
     }
 
     fn graph_inputs(&self, task: &Task, ids: &HashMap<u32, TaskId>, edges: &mut usize) -> Vec<PartitionId> {

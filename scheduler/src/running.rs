@@ -4,6 +4,7 @@ use fanfold_protocol::{
     AttemptId, Error,
     call::Durability,
     message::{Argument, Assignment, ToExecutor},
+    rest::RunView,
     value::{Output, Value},
 };
 
@@ -78,6 +79,8 @@ impl Scheduler {
 
     /// The same for one that has ended.
     pub(crate) fn attempt_left(&mut self, ix: TaskIx, run: &Run) {
+        let ended = RunView { ended_at_ms: Some(self.now_ms), ..self.run_view(run) };
+        self.tasks[ix].trace.left(ended);
         let stage = self.tasks[ix].stage;
         let job = self.job_of(ix);
         job.running -= 1;

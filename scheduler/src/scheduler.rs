@@ -171,6 +171,7 @@ impl Scheduler {
         }
         match message {
             FromExecutor::Submit { .. }
+            | FromExecutor::Status { .. }
             | FromExecutor::Logs { .. }
             | FromExecutor::Wrote { .. }
             | FromExecutor::Left => {}

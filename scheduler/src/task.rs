@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fanfold_protocol::{AttemptId, Digest, Error, ExecutorId, TaskId, value::StoredKey};
+use fanfold_protocol::{AttemptId, Digest, Error, ExecutorId, TaskId, rest::RunView, value::StoredKey};
 
 use crate::{
     executor::Resources,
@@ -84,7 +84,7 @@ pub(crate) struct Task {
 }
 
 /// When and where a task ran, for the graph. Nothing is decided by it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Trace {
     /// When its first attempt began; 0: none has in this epoch.
     pub begun_ms: u64,
@@ -92,6 +92,27 @@ pub(crate) struct Trace {
     pub settled_ms: u64,
     /// Where its last attempt ended.
     pub executor: Option<ExecutorId>,
+    /// Its attempts that have ended: the first ones, and the last one.
+    pub runs: Vec<RunView>,
+}
+
+impl Trace {
+    /// Attempts that are kept: a task is tried a few times, and lost with ten executors, before it fails for good.
+    const RUNS_MAX: usize = 32;
+
+    /// An attempt has ended. Of too many, the second goes.
+    pub fn left(&mut self, run: RunView) {
+        if self.runs.len() >= Self::RUNS_MAX {
+            self.runs.remove(1);
+        }
+        self.runs.push(run);
+    }
+
+    /// What the attempt made was taken.
+    pub fn committed(&mut self, attempt: u32) {
+        let run = self.runs.iter_mut().rfind(|run| run.attempt == attempt);
+        run.into_iter().for_each(|run| run.committed = true);
+    }
 }
 
 /// Rare facts about a task.
@@ -142,6 +163,8 @@ pub(crate) struct Run {
     pub cpu: Cpu,
     /// When it got its cpu last.
     pub since_ms: u64,
+    /// When it began.
+    pub begun_ms: u64,
     /// Waits below this number were answered or are repeated messages.
     pub wait_next: u64,
     pub blocked: Option<Blocked>,
@@ -170,6 +193,7 @@ impl Run {
             charge,
             cpu: Cpu::Held,
             since_ms: now_ms,
+            begun_ms: now_ms,
             wait_next: 0,
             blocked: None,
             starved: false,

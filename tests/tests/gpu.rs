@@ -4,6 +4,7 @@ use std::{fs::File, process::Command};
 
 use fanfold_tests::{
     cluster::{PATIENCE, until},
+    jobs::{begin, deploy, finish},
     platform::{Answer, Platform, binary},
 };
 use serde_json::{Value, json};
@@ -50,6 +51,25 @@ fn check_product(report: &Value, tolerance: f64) {
     assert!(number("error") <= number("tolerance") && number("tolerance") <= tolerance * 1.0001, "{report}");
     // An error of 0 would be one of numbers that are all 0.
     assert!(number("sum") != 0.0 && number("error") > 0.0, "{report}");
+}
+
+/// The second task of a job that wants the same weights on the device does not read them.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_kept_on_the_gpu_is_read_once_a_job() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let platform = Platform::start_with(dir.path(), &GPU);
+    deploy(&platform, &["gpu-speed"]).await;
+    let bytes = 4 << 20;
+    let request = json!({
+        "n": 16, "invocations": 64, "rounds": 1, "bytes": bytes, "submissions": 1, "repeats": 1,
+    });
+    for _ in 0..2 {
+        let job = begin(&platform, "gpu-speed", &request).await;
+        finish(&platform, &job).await;
+        let view = platform.get(&format!("/v1/jobs/{job}")).await.expect(200).json();
+        let stage = &view["progress"]["stages"]["kept"];
+        assert_eq!((&stage["finished"], &stage["bytes_read"]), (&json!(2), &json!(bytes)), "{view:#}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

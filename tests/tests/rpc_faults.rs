@@ -106,6 +106,7 @@ const _: fn(&FromExecutor) = |message| match message {
     // said by executors that are asked to change or to go.
     FromExecutor::Durable(_)
     | FromExecutor::Lost { .. }
+    | FromExecutor::Status { .. }
     | FromExecutor::Logs { .. }
     | FromExecutor::Wrote { .. }
     | FromExecutor::Spent { .. }

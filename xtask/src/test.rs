@@ -25,6 +25,7 @@ const FUNCTIONS_TESTED: [&str; 18] = [
     "sgd",
     "kernels",
     "pipeline-memory",
+    "pipeline-balance",
     "matmul",
     "gpu-speed",
     "mlp-classify",

@@ -1,6 +1,9 @@
 //! `fanfold job`: batch jobs from start to bill.
 
-use std::io::{self, IsTerminal as _};
+use std::{
+    io::{self, IsTerminal as _},
+    path::PathBuf,
+};
 
 use clap::Subcommand;
 use fanfold_client::{
@@ -18,6 +21,7 @@ use crate::{
         job_view,
         job_watch::{self, Show},
         save::Target,
+        timeline,
     },
     failure::Failure,
     output::{Output, note},
@@ -44,6 +48,9 @@ pub enum Command {
         /// Show its bill
         #[arg(long)]
         cost: bool,
+        /// Draw its tasks over time, by executor, into this SVG file (`-`: print it)
+        #[arg(long, value_name = "FILE", conflicts_with = "cost")]
+        timeline: Option<PathBuf>,
     },
     /// Watch a job to its end, stage by stage
     Watch {
@@ -104,10 +111,15 @@ pub async fn run(client: &Client, command: Command, out: Output) -> Result<(), F
             };
             out.print(&jobs, |jobs| job_view::listing(jobs))
         }
-        Command::Show { id, cost: true } => out.print(&client.invocation(id).cost().await?, job_view::bill),
-        Command::Show { id, cost: false } => {
-            out.print(&client.invocation(id).status().await?, job_view::details)
+        Command::Show { id, timeline: Some(path), .. } => {
+            let invocation = client.invocation(id);
+            let (view, graph) = (invocation.status().await?, invocation.graph().await?);
+            timeline::write(&view, &graph, &path, out)
         }
+        Command::Show { id, cost: true, .. } => {
+            out.print(&client.invocation(id).cost().await?, job_view::bill)
+        }
+        Command::Show { id, .. } => out.print(&client.invocation(id).status().await?, job_view::details),
         Command::Watch { id } => watch(&client.invocation(id), out).await,
         Command::Cancel { id } => {
             let invocation = client.invocation(id);

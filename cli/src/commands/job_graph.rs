@@ -142,6 +142,7 @@ mod tests {
             started_at_ms: None,
             ended_at_ms: None,
             output_bytes: 512,
+            runs: Vec::new(),
         };
         let tasks =
             vec![task(1, "", None, &[]), task(2, "a\"b\\", Some(1), &[]), task(3, "c", Some(1), &[2])];

@@ -6,7 +6,7 @@ use fanfold_client::rest::{Charge, CostView, GraphTask, GraphView, JobView, Stat
 use serde::Serialize;
 
 use crate::{
-    commands::job_watch,
+    commands::{job_status, job_watch},
     progress,
     table::{Table, left, printable, right},
     units,
@@ -109,7 +109,11 @@ pub fn details(job: &JobView) -> String {
     }
     let head = rows.iter().map(|(name, value)| format!("{name:<12} {value}\n")).collect::<String>();
     let named = job.progress.stages.iter().any(|(name, _)| !name.is_empty());
-    if named { format!("{head}\n{}", stages_of(job)) } else { head }
+    let stages = if named { format!("{head}\n{}", stages_of(job)) } else { head };
+    match job_status::table(job) {
+        Some(said) => format!("{stages}\n{said}"),
+        None => stages,
+    }
 }
 
 fn stages_of(job: &JobView) -> Table {
@@ -136,9 +140,13 @@ fn stages_of(job: &JobView) -> Table {
     table
 }
 
-/// A stage's name: its entry.
+/// A stage's name: its entry's label, or its entry.
 pub fn entry(name: &str) -> &str {
-    if name.is_empty() { "main" } else { name }
+    match name.split_once('#') {
+        Some((_, label)) => label,
+        None if name.is_empty() => "main",
+        None => name,
+    }
 }
 
 /// `job show --cost`.
@@ -253,6 +261,7 @@ mod tests {
             started_at_ms: None,
             ended_at_ms: None,
             output_bytes: 512,
+            runs: Vec::new(),
         };
         let tasks =
             vec![task(1, "", &[]), task(2, "map", &[]), task(3, "map", &[]), task(4, "merge", &[2, 3])];

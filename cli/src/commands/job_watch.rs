@@ -14,7 +14,7 @@ use indicatif::{MultiProgress, ProgressBar};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::{
-    commands::job_view,
+    commands::{job_status::Figures, job_view},
     failure::Failure,
     output::{Output, note},
     progress,
@@ -112,24 +112,29 @@ impl Screen {
             return;
         }
         let now_ms = units::now_ms();
+        let figures = Figures::of(view);
         let bars = &self.bars;
         let head = self.head.get_or_insert_with(|| {
             let age = Duration::from_millis(now_ms.saturating_sub(view.accepted_at_ms));
             bars.add(progress::job(age))
         });
         head.set_prefix(format!("{} {}", view.function, job_view::state(view.state)));
-        head.set_message(printable(&view.waiting_for));
+        let summary = figures.as_ref().map(|figures| &*figures.summary).unwrap_or_default();
+        let parts: Vec<&str> =
+            [summary, &view.waiting_for].into_iter().filter(|part| !part.is_empty()).collect();
+        head.set_message(printable(&parts.join(", ")));
         for (name, stage) in in_order(view) {
             let shown = shown(&mut self.stages, &self.bars, name);
             shown.bar.set_length(stage.tasks.max(1));
             shown.bar.set_position(stage.finished);
-            shown.bar.set_message(describe(stage, view.state, now_ms));
+            shown.bar.set_message(told(name, stage, view.state, now_ms, figures.as_ref()));
         }
     }
 
     /// A line for each stage that has changed, once a second at most until its end.
     fn lines(&mut self, view: &JobView) -> Result<(), Failure> {
         let now_ms = units::now_ms();
+        let figures = Figures::of(view);
         for (name, stage) in in_order(view) {
             let shown = shown(&mut self.stages, &self.bars, name);
             let done = stage.finished == stage.tasks || view.state.ended();
@@ -140,7 +145,7 @@ impl Screen {
             if due {
                 shown.line = Some((stage.clone(), Instant::now()));
                 let name = printable(job_view::entry(name));
-                let what = describe(stage, view.state, now_ms);
+                let what = told(&name, stage, view.state, now_ms, figures.as_ref());
                 let line = format!("{name:<12}  {}/{}  {what}", stage.finished, stage.tasks);
                 match self.show {
                     Show::Notes => note(line),
@@ -174,6 +179,16 @@ pub fn in_order(view: &JobView) -> Vec<(&str, &Stage)> {
         view.progress.stages.iter().map(|(name, stage)| (name.as_str(), stage)).collect();
     stages.sort_by_key(|(name, stage)| (stage.started_at_ms.unwrap_or(u64::MAX), !name.is_empty()));
     stages
+}
+
+/// What the platform counts of a stage, and what the job says of it.
+fn told(name: &str, stage: &Stage, state: State, now_ms: u64, figures: Option<&Figures>) -> String {
+    let said = figures.map(|figures| figures.describe(name, elapsed(stage, state, now_ms)));
+    let counted = describe(stage, state, now_ms);
+    match said.filter(|said| !said.is_empty()) {
+        Some(said) => format!("{counted}; {}", printable(&said)),
+        None => counted,
+    }
 }
 
 /// `3 running, 5 waiting, 1 retry, 12 MiB read, 4.2 s, 6 s left`.

@@ -12,6 +12,7 @@ mod invoke;
 mod job;
 mod job_graph;
 mod job_input;
+mod job_status;
 mod job_view;
 mod job_watch;
 mod logs;
@@ -20,6 +21,7 @@ mod object_put;
 mod object_watch;
 mod part;
 mod save;
+mod timeline;
 mod top;
 mod trigger;
 mod trigger_add;
@@ -28,6 +30,7 @@ use clap::Subcommand;
 use fanfold_client::Client;
 
 pub use job_input::expand;
+pub use job_view::entry;
 
 use crate::{failure::Failure, output::Output};
 

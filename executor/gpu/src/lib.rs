@@ -16,5 +16,5 @@ mod shader;
 mod table;
 mod worker;
 
-pub use client::{Gpu, Owner, Session, Settings, Software};
+pub use client::{Gpu, KeptKey, Owner, Session, Settings, Software};
 pub use worker::gpu_worker;

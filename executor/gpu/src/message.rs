@@ -12,7 +12,7 @@ pub(crate) const REQUESTS_AHEAD: usize = 4;
 pub type Handle = u64;
 
 /// What a buffer may be used for, as in `GPUBufferUsage`.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Usage {
     /// Source of copies, reads and partitions made from it.
     pub copy_src: bool,
@@ -184,9 +184,21 @@ pub enum Request {
     },
     /// Hands commands to the device.
     Submit(Vec<Command>),
+    /// The session's buffer, which has all its data, is only read from now on and stays when the session ends. Answered by a handle
+    /// of its own kind, which outlives the session.
+    Keep(Handle),
+    /// A buffer that was kept, for this session.
+    Use {
+        /// Which.
+        kept: Handle,
+        /// For error messages.
+        label: String,
+    },
+    /// Frees a buffer that was kept, and that the session does not use.
+    Forget(Handle),
     /// Gives a handle back. Buffers are freed once nothing submitted uses them.
     Drop(Handle),
-    /// Ends the session: drops everything it made once its submissions have ended.
+    /// Ends the session: drops everything it made and did not keep once its submissions have ended.
     Close,
 }
 
@@ -202,6 +214,9 @@ impl Request {
             Self::CreatePipeline(spec) => format!("compiling a pipeline of the entry point `{}`", spec.entry),
             Self::CreateBindGroup { .. } => String::from("creating a bind group"),
             Self::Submit(_) => String::from("submitting commands"),
+            Self::Keep(_) => String::from("keeping a buffer"),
+            Self::Use { .. } => String::from("using a kept buffer"),
+            Self::Forget(_) => String::from("freeing a kept buffer"),
             Self::Drop(_) => String::from("dropping a handle"),
             Self::Close => String::from("closing the session"),
         }

@@ -61,6 +61,13 @@ impl<T> Table<T> {
         found.ok_or_else(|| self.unknown())
     }
 
+    /// The same, to change it.
+    pub(crate) fn get_mut(&mut self, handle: Handle) -> Result<&mut T, Error> {
+        let unknown = self.unknown();
+        let index = self.place(handle);
+        index.and_then(|index| self.places[index].thing.as_mut()).ok_or(unknown)
+    }
+
     /// Takes a thing out.
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<T> {
         let index = self.place(handle)?;

@@ -4,10 +4,10 @@ mod common;
 
 use common::*;
 use fanfold_gpu::{
-    Owner, Session, Software,
+    KeptKey, Owner, Session, Software,
     message::{Binding, BindingKind, Command, Dispatch, LayoutEntry, PipelineSpec, Usage, Workgroups},
 };
-use fanfold_protocol::{Code, Error, Kind};
+use fanfold_protocol::{Code, Digest, Error, Kind};
 
 /// Tiled multiplication of two `n` × `n` matrices; `n` is a multiple of the tile.
 const MATMUL: &str = "
@@ -264,4 +264,107 @@ async fn numbers_of_16_bits_are_computed_where_the_adapter_has_them() {
         session.submit(vec![kernel.run(1)]).await.expect("submitted");
         assert_eq!(numbers(&session.read(kernel.buffer, 0, 256).await.expect("read")), output, "{wgsl}");
     }
+}
+
+fn weights(usage: Usage) -> KeptKey {
+    KeptKey { source: Digest::of(b"weights"), offset: 0, length: WEIGHTS, usage }
+}
+
+const WEIGHTS: u64 = 24 << 20;
+const READ: Usage = Usage { copy_src: true, copy_dst: false, storage: true, uniform: false, indirect: false };
+const SUM: &str = "
+    @group(0) @binding(0) var<storage, read> weights: array<u32>;
+    @group(0) @binding(1) var<storage, read_write> sum: array<u32>;
+    @compute @workgroup_size(1) fn add() { sum[0] = weights[0] + weights[arrayLength(&weights) - 1u]; }";
+
+/// The kept weights, and whether they had to be read.
+async fn keep_weights(session: &mut Session) -> Result<(u64, bool), Error> {
+    let key = weights(READ);
+    if let Some(found) = session.kept(&key, "weights").await? {
+        return Ok((found, false));
+    }
+    let usage = Usage { copy_dst: true, ..READ };
+    let buffer = session.create_buffer("weights", WEIGHTS, usage).await?;
+    session.write(buffer, 0, vec![1; WEIGHTS as usize].into()).await?;
+    session.keep(buffer, key).await?;
+    Ok((buffer, true))
+}
+
+/// What the first and the last number of the weights are together.
+async fn sum(session: &mut Session, weights: u64) -> Result<u32, Error> {
+    let output = session.create_buffer("sum", 4, STORAGE).await?;
+    let (shader, _) = session.create_shader("sum", SUM).await?;
+    let (pipeline, _) = session.create_pipeline(spec(shader, "add")).await?;
+    let group = session.create_bind_group(pipeline, 0, vec![whole(0, weights), whole(1, output)]).await?;
+    session.submit(vec![dispatch(pipeline, vec![group], Workgroups::Direct([1, 1, 1]))]).await?;
+    Ok(numbers(&session.read(output, 0, 4).await?)[0])
+}
+
+#[tokio::test]
+async fn kept_buffers_are_read_once_by_their_job_and_by_no_other_one() {
+    let gpu = gpu(settings(2)).await;
+    for read in [true, false, false] {
+        let mut session = open(&gpu, "mine").await;
+        let (kept, was_read) = keep_weights(&mut session).await.expect("weights");
+        assert_eq!(was_read, read);
+        assert_eq!(sum(&mut session, kept).await.expect("a sum"), 0x0202_0202);
+        // Dropped handles are this session's only.
+        session.drop_handle(kept).await.expect("dropped");
+        session.close().await;
+    }
+    let mut other = open(&gpu, "other").await;
+    assert_eq!(other.kept(&weights(READ), "weights").await.expect("an answer"), None);
+    // Its memory is its own as well: all of it is free.
+    other.create_buffer("all", 64 << 20, STORAGE).await.expect("a buffer");
+}
+
+#[tokio::test]
+async fn nobody_writes_to_a_kept_buffer() {
+    let gpu = gpu(settings(1)).await;
+    let mut session = open(&gpu, "readers").await;
+    let (kept, _) = keep_weights(&mut session).await.expect("weights");
+    let again = session.kept(&weights(READ), "again").await.expect("an answer").expect("it is there");
+    let kernel = Kernel::new(&mut session, DOUBLE, "double", 256).await.expect("a kernel");
+    for buffer in [kept, again] {
+        let write = session.write(buffer, 0, vec![9; 4].into()).await;
+        let zero = session.submit(vec![Command::Zero { buffer, offset: 0, length: 4 }]).await;
+        let copy = Command::Copy {
+            source: kernel.buffer,
+            source_offset: 0,
+            target: buffer,
+            target_offset: 0,
+            length: 4,
+        };
+        let copy = session.submit(vec![copy]).await;
+        let bind = session.create_bind_group(kernel.pipeline, 0, vec![whole(0, buffer)]).await;
+        let twice = session.keep(buffer, weights(Usage::default())).await;
+        let refused = [write.err(), zero.err(), copy.err(), bind.err(), twice.err()];
+        for (n, error) in refused.into_iter().enumerate() {
+            let error = error.unwrap_or_else(|| panic!("way {n} to write is open"));
+            assert_eq!((error.kind, error.code), (Kind::Invalid, Code::Gpu), "way {n}: {error}");
+        }
+    }
+    assert_eq!(sum(&mut session, again).await.expect("a sum"), 0x0202_0202);
+}
+
+#[tokio::test]
+async fn kept_buffers_make_room_unless_they_are_in_use() {
+    let gpu = gpu(settings(2)).await;
+    let mut first = open(&gpu, "mine").await;
+    keep_weights(&mut first).await.expect("weights");
+    // 64 MiB in all, 24 of them in use.
+    let error = first.create_buffer("large", 48 << 20, STORAGE).await.expect_err("there is no room");
+    assert_eq!((error.kind, error.code), (Kind::Limit, Code::GpuMemory), "{error}");
+    first.close().await;
+
+    let mut session = open(&gpu, "mine").await;
+    let large = session.create_buffer("large", 48 << 20, STORAGE).await.expect("a buffer");
+    assert_eq!(session.kept(&weights(READ), "weights").await.expect("an answer"), None, "they had to go");
+    session.drop_handle(large).await.expect("dropped");
+    keep_weights(&mut session).await.expect("weights, again");
+    // Kept by another, idle process of the job: that one ends.
+    let mut second = open(&gpu, "mine").await;
+    session.close().await;
+    second.create_buffer("large", 64 << 20, STORAGE).await.expect("a buffer");
+    check_healthy(&mut open(&gpu, "other").await).await;
 }

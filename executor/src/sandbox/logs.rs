@@ -61,12 +61,30 @@ struct Line<'a> {
 #[derive(Clone)]
 pub struct LogSink {
     logs: Logs,
+    status: Status,
     begun: Instant,
+}
+
+/// What an attempt said last of how its job stands, until somebody takes it.
+#[derive(Clone, Debug, Default)]
+pub struct Status(Arc<Mutex<Option<String>>>);
+
+impl Status {
+    /// Says it, in place of what was said before: at most [`limit::STATUS_BYTES_MAX`] bytes of it.
+    pub fn say(&self, mut text: String) {
+        text.truncate(text.floor_char_boundary(limit::STATUS_BYTES_MAX));
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+    }
+
+    /// What was said since the last time.
+    pub fn take(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 impl Default for LogSink {
     fn default() -> Self {
-        Self { logs: Logs::default(), begun: Instant::now() }
+        Self { logs: Logs::default(), status: Status::default(), begun: Instant::now() }
     }
 }
 
@@ -74,6 +92,11 @@ impl LogSink {
     /// The lines so far, shared with the attempt that may still write.
     pub fn logs(&self) -> Logs {
         self.logs.clone()
+    }
+
+    /// What the attempt says of how its job stands.
+    pub fn status(&self) -> &Status {
+        &self.status
     }
 
     /// When the attempt began.

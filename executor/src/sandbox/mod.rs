@@ -26,7 +26,7 @@ use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 pub use classify::{classify, last_words};
 pub use limits::Limits;
-pub use logs::{Level, LogOverflow, LogSink, Source};
+pub use logs::{Level, LogOverflow, LogSink, Source, Status};
 use time::Sleeping;
 pub use time::{Time, fresh_job};
 

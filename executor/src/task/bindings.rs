@@ -28,6 +28,7 @@ wasmtime::component::bindgen!({
         "fanfold:function/objects": async | trappable,
         "fanfold:gpu/compute.adapter": async | trappable,
         "fanfold:gpu/compute.create-buffer": async | trappable,
+        "fanfold:gpu/compute.create-kept-buffer": async | trappable,
         "fanfold:gpu/compute.create-shader-module": async | trappable,
         "fanfold:gpu/compute.create-compute-pipeline": async | trappable,
         "fanfold:gpu/compute.create-bind-group": async | trappable,

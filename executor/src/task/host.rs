@@ -241,6 +241,9 @@ pub trait HasTask: Send + 'static {
         level: super::bindings::fanfold::function::log::Level,
         line: &str,
     ) -> wasmtime::Result<()>;
+
+    /// Keeps what it says of how its job stands.
+    fn stands(&mut self, text: String);
 }
 
 /// A task during one host call.

@@ -127,4 +127,9 @@ impl<T: HasTask> log::Host for Logger<'_, T> {
     fn log(&mut self, level: log::Level, message: String) -> wasmtime::Result<()> {
         self.0.log(level, &message)
     }
+
+    fn status(&mut self, text: String) -> wasmtime::Result<()> {
+        self.0.stands(text);
+        Ok(())
+    }
 }

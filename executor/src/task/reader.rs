@@ -14,7 +14,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use fanfold_protocol::{Error, PartitionId, limit, value::StoredKey};
+use fanfold_protocol::{Digest, Error, PartitionId, limit, value::StoredKey};
 use fanfold_store::Account;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -162,6 +162,17 @@ impl Reader {
     /// Partitions named in the value.
     pub fn refs(&self) -> &[PartitionId] {
         &self.refs
+    }
+
+    /// Says which bytes these are, where something but the bytes does: within a job, a value with the same identity has the same
+    /// ones. A partition that is made again is the same.
+    pub fn identity(&self) -> Option<Digest> {
+        let said = match &self.content {
+            Content::Inline(_) => return None,
+            Content::Partition { start, .. } => format!("partition {} {start}", self.made?.id),
+            Content::Object { key, etag, start } => format!("object {etag:?} {start} {key}"),
+        };
+        Some(Digest::of(said.as_bytes()))
     }
 
     /// Whether reading it counts as traffic.

@@ -39,6 +39,10 @@ impl HasTask for Guest {
         };
         Ok(self.logs.line(Source::Log, Some(level), line)?)
     }
+
+    fn stands(&mut self, text: String) {
+        self.logs.status().say(text);
+    }
 }
 
 /// When the job of a task was accepted, in Unix milliseconds: its id says.

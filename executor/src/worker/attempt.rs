@@ -106,7 +106,7 @@ impl Attempt {
         let owner = Owner::new(attempt, self.session.events.clone(), self.control.clone());
         let host = TaskHost::new(shared.tasks.clone(), identity, Some(owner), &args);
         let logs = LogSink::default();
-        self.control.tail.begin(logs.logs());
+        self.control.tail.begin(&logs);
         let mut store = task::open(shared, host, memory, logs);
         let args = args.into_iter().map(|arg| arg.value).collect();
         let started = &mut self.started;

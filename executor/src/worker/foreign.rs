@@ -38,7 +38,7 @@ pub(super) async fn run(
     let request = request(&function, input(&assignment)?)?;
     attempt.start();
     let (lane, logs) = (attempt.worker.direct.clone(), LogSink::default());
-    attempt.control.tail.begin(logs.logs());
+    attempt.control.tail.begin(&logs);
     // Boxed, because all of the lane is in it.
     let call = Box::pin(async {
         let reply = if is_http {

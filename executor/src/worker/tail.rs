@@ -1,10 +1,13 @@
-//! The log lines of an attempt on their way to its owner: some while it runs, the rest with its end, each once.
+//! The log lines of an attempt on their way to its owner: some while it runs, the rest with its end, each once. And what it says of
+//! how its job stands: the last of it, while it runs.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use fanfold_protocol::{AttemptId, direct::Logs, message::FromExecutor};
 use tokio::sync::mpsc;
+
+use crate::sandbox::{LogSink, Status};
 
 /// What of an attempt's lines its owner was told. Whoever writes lines only ever appends.
 #[derive(Debug, Default)]
@@ -15,20 +18,28 @@ struct Told {
     /// `None`: it has no instance yet.
     logs: Option<Logs>,
     bytes: usize,
+    status: Status,
     /// The rest goes with the attempt's end.
     ended: bool,
 }
 
 impl Tail {
-    /// The attempt writes to `logs` from now on.
-    pub fn begin(&self, logs: Logs) {
-        *self.told() = Told { logs: Some(logs), bytes: 0, ended: false };
+    /// The attempt writes to `sink` from now on.
+    pub fn begin(&self, sink: &LogSink) {
+        *self.told() =
+            Told { logs: Some(sink.logs()), bytes: 0, status: sink.status().clone(), ended: false };
     }
 
     /// Tells the owner what is new. Where its channel is full, the lines wait.
     pub(super) fn flush(&self, attempt: AttemptId, events: &mpsc::Sender<FromExecutor>) {
         // Held while the message is sent: an attempt's end must not overtake its lines.
         let mut told = self.told();
+        if !told.ended
+            && let Some(text) = told.status.take()
+        {
+            // One that finds the channel full is not missed for long.
+            let _ = events.try_send(FromExecutor::Status { attempt, text });
+        }
         let Some(lines) = told.new_lines() else { return };
         let bytes = lines.len();
         if events.try_send(FromExecutor::Logs { attempt, lines }).is_ok() {
@@ -65,20 +76,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use fanfold_protocol::TaskId;
+    use fanfold_protocol::{TaskId, limit};
 
     use super::*;
 
     #[test]
     fn each_line_is_told_once_and_none_is_lost_where_there_is_no_room() {
-        let (attempt, logs) = (AttemptId { task: TaskId([1; 16]), epoch: 1, number: 1 }, Logs::default());
+        let attempt = AttemptId { task: TaskId([1; 16]), epoch: 1, number: 1 };
+        let sink = LogSink::default();
         let (events, mut heard) = mpsc::channel(1);
         let tail = Tail::default();
         tail.flush(attempt, &events);
-        tail.begin(logs.clone());
+        tail.begin(&sink);
         tail.flush(attempt, &events);
         assert!(heard.try_recv().is_err(), "there is nothing to tell");
-        let write = |line: &[u8]| lock(&logs).extend_from_slice(line);
+        let write = |line: &[u8]| lock(&sink.logs()).extend_from_slice(line);
         write(b"a\n");
         tail.flush(attempt, &events);
         write(b"b\n");
@@ -87,6 +99,25 @@ mod tests {
         assert!(told(heard.try_recv().unwrap()));
         write(b"c\n");
         assert_eq!(tail.end(), "b\nc\n");
+        tail.flush(attempt, &events);
+        assert!(heard.try_recv().is_err(), "nothing follows the end");
+    }
+
+    #[test]
+    fn the_last_that_was_said_is_told_once() {
+        let attempt = AttemptId { task: TaskId([1; 16]), epoch: 1, number: 1 };
+        let (events, mut heard) = mpsc::channel(4);
+        let (tail, sink) = (Tail::default(), LogSink::default());
+        tail.begin(&sink);
+        sink.status().say("begins".into());
+        sink.status().say("é".repeat(limit::STATUS_BYTES_MAX));
+        tail.flush(attempt, &events);
+        tail.flush(attempt, &events);
+        let Ok(FromExecutor::Status { text, .. }) = heard.try_recv() else { panic!("nothing was told") };
+        assert_eq!(text, "é".repeat(limit::STATUS_BYTES_MAX / 2));
+        assert!(heard.try_recv().is_err(), "it was told before");
+        sink.status().say("ends".into());
+        tail.end();
         tail.flush(attempt, &events);
         assert!(heard.try_recv().is_err(), "nothing follows the end");
     }

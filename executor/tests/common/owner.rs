@@ -114,6 +114,7 @@ impl Owner {
             | FromExecutor::Lost { .. }
             | FromExecutor::Durable(_)
             | FromExecutor::Spent { .. }
+            | FromExecutor::Status { .. }
             | FromExecutor::Logs { .. }
             | FromExecutor::Wrote { .. }
             | FromExecutor::Offer(_)

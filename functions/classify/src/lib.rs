@@ -3,6 +3,9 @@
 //! A pipeline: JPEG objects are decoded and made small on the processor, and a network on a gpu names the shape in them. The labels
 //! go into Arrow files, `OUTPUT` + `part-` + *n* + `.arrow`, with the columns `key`, `label` and `score`, in the order of the
 //! keys; thumbnails into objects named as the pictures are.
+//!
+//! Half of it is a job, too: `--part decode` writes what the network looks at into objects instead of labels, and `--part label`
+//! names what is in those. Together they are slower than the pipeline; each alone is what a processor, or a gpu, does at most.
 
 mod picture;
 mod table;
@@ -10,7 +13,9 @@ mod table;
 use std::{collections::BTreeMap, ops::Range};
 
 use fanfold::{Call, Error, Future, Inputs, ObjectRange, Partition, Result, objects};
-use fanfold_pipeline::{self as pipeline, Needs, OnError, Output, Piece, Pipeline, Settings, Tasks, Work};
+use fanfold_pipeline::{
+    self as pipeline, Mode, Needs, OnError, Output, Piece, Pipeline, RowIter, Settings, Tasks, Work,
+};
 use mlp_classify::{CLASSES, best, device, model};
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +24,8 @@ use table::Counts;
 
 /// Pictures in one split.
 const SPLIT_PICTURES: usize = 64;
+/// Objects of part `decode` in one split; each has what a split of pictures became.
+const SPLIT_OBJECTS: usize = 16;
 /// Pictures that are classified at once.
 const BATCH_PICTURES: u64 = 256;
 /// Bytes of a partition: some batches of what the network looks at.
@@ -38,9 +45,9 @@ const PIECES: usize = 64;
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// JPEG objects whose keys start with this.
+    /// JPEG objects whose keys start with this; of part `label`: objects that part `decode` made.
     pub input: String,
-    /// What the keys of the labels' objects start with.
+    /// What the keys of the labels' objects start with; of part `decode`: of the objects that part `label` reads.
     pub output: String,
     /// What the keys of thumbnails start with; without it there are none.
     #[serde(default)]
@@ -48,6 +55,12 @@ pub struct Request {
     /// What the network runs on.
     #[serde(default)]
     pub on: On,
+    /// How much of the work.
+    #[serde(default)]
+    pub part: Part,
+    /// How the pipeline's tasks are chosen.
+    #[serde(default)]
+    pub mode: Mode,
     /// Pictures that may be damaged; one more, and the job fails.
     #[serde(default)]
     pub skip: u64,
@@ -78,10 +91,23 @@ pub enum On {
     Cpu,
 }
 
+/// How much of the work is done.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Part {
+    /// From pictures to labels.
+    #[default]
+    All,
+    /// From pictures to what the network looks at.
+    Decode,
+    /// From there to labels.
+    Label,
+}
+
 /// How it went.
 #[derive(Serialize, Deserialize, Debug)]
 pub struct Report {
-    /// Pictures that were classified.
+    /// Pictures that were classified, or decoded.
     pub pictures: u64,
     /// Pictures that were damaged.
     pub skipped: u64,
@@ -103,10 +129,11 @@ pub struct Report {
 /// `invalid` for a request that cannot be; what a task failed with, naming stage and picture.
 #[fanfold::function(tasks(stage, write))]
 pub fn classify(request: Request) -> Result<Report> {
-    if request.slots == 0 || (request.on == On::Gpu && request.gpus == 0) {
+    let needs_gpu = request.on == On::Gpu && request.part != Part::Decode;
+    if request.slots == 0 || (needs_gpu && request.gpus == 0) {
         return Err(Error::invalid("needs slots, and gpus unless it runs on the processor"));
     }
-    let splits = splits(&request.input)?;
+    let splits = request.splits()?;
     let (mut pieces, mut files) = (Vec::new(), Vec::<Future<Counts>>::new());
     let mut file = |pieces: &mut Vec<Piece>| -> Result<()> {
         let key = format!("{}part-{:05}.arrow", request.output, files.len());
@@ -136,23 +163,6 @@ pub fn classify(request: Request) -> Result<Report> {
     })
 }
 
-/// The pictures, some at a time; each as it is now, so that a task that runs again reads the same.
-fn splits(prefix: &str) -> Result<Vec<Vec<ObjectRange>>> {
-    let is_picture = |key: &str| {
-        let key = key.to_ascii_lowercase();
-        key.ends_with(".jpg") || key.ends_with(".jpeg")
-    };
-    let mut pictures = Vec::new();
-    for object in objects::list(prefix) {
-        let object = object?;
-        if is_picture(&object.key) {
-            let (key, etag) = (object.key, Some(object.etag));
-            pictures.push(ObjectRange { key, etag, offset: 0, length: None });
-        }
-    }
-    Ok(pictures.chunks(SPLIT_PICTURES).map(<[_]>::to_vec).collect())
-}
-
 /// Writes one file of labels.
 #[fanfold::task]
 fn write(key: String, rows: Vec<Range<u64>>, partitions: Inputs<Partition>) -> Result<Counts> {
@@ -176,14 +186,40 @@ impl Tasks for Calls<'_> {
 }
 
 impl Request {
+    /// The input's objects, some at a time; each as it is now, so that a task that runs again reads the same.
+    fn splits(&self) -> Result<Vec<Vec<ObjectRange>>> {
+        let (wanted, together): (fn(&str) -> bool, _) = match self.part {
+            Part::All | Part::Decode => (picture::is_picture, SPLIT_PICTURES),
+            Part::Label => (|_| true, SPLIT_OBJECTS),
+        };
+        let mut ranges = Vec::new();
+        for object in objects::list(&self.input) {
+            let object = object?;
+            if wanted(&object.key) {
+                let (key, etag) = (object.key, Some(object.etag));
+                ranges.push(ObjectRange { key, etag, offset: 0, length: None });
+            }
+        }
+        Ok(ranges.chunks(together).map(<[_]>::to_vec).collect())
+    }
+
     fn pipeline(&self) -> Pipeline<Vec<ObjectRange>> {
+        let on_error = if self.skip > 0 { OnError::Skip(self.skip) } else { OnError::Fail };
+        match self.part {
+            Part::All => self.labelled(self.decoded()),
+            Part::Decode => self.decoded().map("frame", picture::frame).write(&self.output),
+            Part::Label => self.labelled(read(picture::read_frames)),
+        }
+        .on_error(on_error)
+    }
+
+    /// What the network looks at, and the key, of each picture.
+    fn decoded(&self) -> Pipeline<Vec<ObjectRange>> {
         let (input, thumbnails) = (self.input.clone(), self.thumbnails.clone());
-        let decoded =
-            Pipeline::read(Needs::cpu(DECODING_MILLIS).memory(DECODING_BYTES), |split: &Vec<_>, row| {
-                picture::read(split, row)
-            })
-            .map("decode", move |row| picture::decode(row, &input, thumbnails.as_deref()))
-            .on_error(if self.skip > 0 { OnError::Skip(self.skip) } else { OnError::Fail });
+        read(picture::read).map("decode", move |row| picture::decode(row, &input, thumbnails.as_deref()))
+    }
+
+    fn labelled(&self, decoded: Pipeline<Vec<ObjectRange>>) -> Pipeline<Vec<ObjectRange>> {
         match self.on {
             On::Gpu => decoded.needs(Needs::cpu(FEEDING_MILLIS).gpu(1)).map_batches(
                 "classify",
@@ -217,8 +253,14 @@ impl Request {
 
     fn settings(&self) -> Settings {
         let capacity = Needs::cpu(self.slots.saturating_mul(1000)).gpu(self.gpus);
-        Settings { target_bytes: TARGET_BYTES, ordered: true, ..Settings::new(LIMIT_BYTES, capacity) }
+        let settings = Settings::new(LIMIT_BYTES, capacity);
+        Settings { mode: self.mode, target_bytes: TARGET_BYTES, ordered: true, ..settings }
     }
+}
+
+fn read(rows: fn(&[ObjectRange], u64) -> Result<RowIter>) -> Pipeline<Vec<ObjectRange>> {
+    let needs = Needs::cpu(DECODING_MILLIS).memory(DECODING_BYTES);
+    Pipeline::read(needs, move |split: &Vec<_>, row| rows(split, row))
 }
 
 #[cfg(test)]

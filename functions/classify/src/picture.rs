@@ -23,6 +23,34 @@ pub fn read(split: &[ObjectRange], from: u64) -> Result<RowIter> {
     })))
 }
 
+/// Whether an object is a picture, going by its key.
+pub fn is_picture(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    key.ends_with(".jpg") || key.ends_with(".jpeg")
+}
+
+/// What [`decode`] makes as it is written one after the other: its length before it.
+pub fn frame(row: &[u8]) -> Result<Row> {
+    Ok([&(row.len() as u16).to_le_bytes(), row].concat())
+}
+
+/// What [`frame`] made, in some objects, from a row on.
+pub fn read_frames(split: &[ObjectRange], from: u64) -> Result<RowIter> {
+    let mut rows = Vec::new();
+    for object in split {
+        let bytes = object.open()?.bytes()?;
+        let mut rest = &*bytes;
+        while !rest.is_empty() {
+            let (length, after) = rest.split_first_chunk::<LENGTH_BYTES>().ok_or_else(short)?;
+            let (row, after) =
+                after.split_at_checked(u16::from_le_bytes(*length).into()).ok_or_else(short)?;
+            rows.push(row.to_vec());
+            rest = after;
+        }
+    }
+    Ok(Box::new(rows.into_iter().skip(from as usize).map(Ok)))
+}
+
 /// Decodes a picture, writes its thumbnail where one is wanted, and keeps what the network looks at, and the key.
 pub fn decode(row: &[u8], input: &str, thumbnails: Option<&str>) -> Result<Row> {
     let (key, file) = split_key(row)?;

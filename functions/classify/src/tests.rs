@@ -14,6 +14,8 @@ fn request(input: &str) -> Request {
         output: format!("labels/{input}"),
         thumbnails: Some(format!("small/{input}")),
         on: On::Cpu,
+        part: Part::All,
+        mode: Mode::Full,
         skip: 0,
         slots: 2,
         gpus: 0,
@@ -51,6 +53,20 @@ fn pictures_get_their_labels_and_thumbnails() {
     assert_eq!((thumbnails.len(), &*thumbnails[149]), (150, "small/photos/149-triangle.jpg"));
     let small = objects::open("small/photos/149-triangle.jpg").unwrap().bytes().unwrap();
     assert_eq!(mlp_classify::features::decode(&small).unwrap().dimensions(), (64, 64));
+}
+
+#[test]
+fn two_halves_make_the_same_labels_as_the_whole() {
+    draw("halves/", 150);
+    let whole = classify(request("halves/")).unwrap();
+    let decode = Request { part: Part::Decode, on: On::Gpu, output: "looks/".into(), ..request("halves/") };
+    let decoded = classify(decode).unwrap();
+    assert_eq!((decoded.pictures, decoded.files), (150, 0));
+    let label = Request { part: Part::Label, input: "looks/".into(), output: "again/".into(), ..request("") };
+    let labelled = classify(label).unwrap();
+    assert_eq!((labelled.labels, labelled.right), (whole.labels, whole.right));
+    let file = |key: &str| objects::open(key).unwrap().bytes().unwrap();
+    assert_eq!(file("again/part-00000.arrow").len(), file("labels/halves/part-00000.arrow").len());
 }
 
 #[test]

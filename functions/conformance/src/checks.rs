@@ -34,6 +34,7 @@ pub const ALL: &[(&str, Check)] = &[
     ("object_ranges_are_pinned", object_ranges_are_pinned),
     ("wishes_are_accepted", wishes_are_accepted),
     ("memoised_calls_return_the_same", memoised_calls_return_the_same),
+    ("labels_are_for_people", labels_are_for_people),
     ("the_context_is_known", the_context_is_known),
     ("retries_are_attempts", retries_are_attempts),
     ("a_deadline_ends_a_task", a_deadline_ends_a_task),
@@ -60,6 +61,11 @@ fn values_are_passed_and_returned() -> Result<()> {
     equal(add::submit(-2, 44)?.get()?, 42)?;
     equal(blob::submit(0)?.get()?, Vec::new())?;
     equal(sum::submit(Vec::<i64>::new())?.get()?, 0)
+}
+
+fn labels_are_for_people() -> Result<()> {
+    fanfold::status("a label, and how it stands");
+    equal(add::call(40, 2).label("a #sum").submit()?.get()?, 42)
 }
 
 fn futures_are_arguments() -> Result<()> {

@@ -1,5 +1,5 @@
 //! Measures a gpu through the platform: products of matrices against what the adapter can do at most, partitions into buffers and
-//! back, and what a submission takes that does nothing. `{"n": 1024}`.
+//! back, once and where they are kept there, and what a submission takes that does nothing. `{"n": 1024}`.
 //!
 //! Needs real clocks: `deterministic = false` in the manifest. Times begin before a submission and end when it is known to have ended.
 
@@ -69,6 +69,8 @@ pub struct Report {
     pub load_gbs: f64,
     /// From the device to a partition.
     pub store_gbs: f64,
+    /// A task that has the partition in a kept buffer: the first one, which reads it, and the next one, which does not.
+    pub kept_ms: [f64; 2],
     /// An empty dispatch, from recording to its known end: the middle one.
     pub dispatch_us: f64,
 }
@@ -77,7 +79,7 @@ pub struct Report {
 ///
 /// # Errors
 /// `invalid` for a request that cannot be; what the gpu says.
-#[fanfold::function(tasks(data, measure))]
+#[fanfold::function(tasks(data, kept, measure))]
 pub fn gpu_speed(request: Request) -> Result<Report> {
     let Request { n, invocations, bytes, submissions, repeats, .. } = request;
     let fits = (STEP..=N_MAX).contains(&n) && n.is_multiple_of(STEP);
@@ -88,8 +90,12 @@ pub fn gpu_speed(request: Request) -> Result<Report> {
         )));
     }
     let data = data::submit(bytes)?;
+    let mut kept_ms = [0.0; 2];
+    for millis in &mut kept_ms {
+        *millis = kept::call(&data).gpu(1).submit()?.get()?;
+    }
     let (report, _) = measure::call(request, &data).gpu(1).submit()?;
-    report.get()
+    Ok(Report { kept_ms, ..report.get()? })
 }
 
 /// So many bytes.
@@ -100,6 +106,18 @@ fn data(bytes: u64) -> Result<Partition> {
         writer.write_all(&vec![number as u8; CHUNK])?;
     }
     writer.finish()
+}
+
+/// Milliseconds until a partition is in a kept buffer.
+#[fanfold::task]
+fn kept(data: Reader) -> Result<f64> {
+    gpu::adapter()?; // Waits for the process, and its driver.
+    let took = seconds(|| {
+        let bytes = data.size();
+        let buffer = Buffer::kept("data", &data, 0, bytes, Usage::STORAGE | Usage::COPY_SRC)?;
+        buffer.read(bytes - 4, 4).map(drop)
+    })?;
+    Ok(took * 1e3)
 }
 
 #[fanfold::task]
@@ -123,6 +141,7 @@ fn measure(request: Request, data: Reader) -> Result<Outputs<(Report, Partition)
         peak_gflops: peak_operations / peak_seconds / 1e9,
         load_gbs: request.bytes as f64 / load_seconds / 1e9,
         store_gbs: request.bytes as f64 / store_seconds / 1e9,
+        kept_ms: [0.0; 2],
         dispatch_us: dispatches(request.submissions)? * 1e6,
     };
     Ok(Outputs((report, writer.finish()?)))

@@ -6,6 +6,7 @@ use fanfold_protocol::{
     AttemptId, Code, Error, ExecutorId, JobId, Kind, TaskId,
     call::{Call, TaskSpec},
     function::{FunctionRef, FunctionVersion},
+    limit,
     link::{Held, Peer},
     message::{Assignment, FromExecutor, ToExecutor},
     record::Record,
@@ -122,6 +123,10 @@ impl Loop {
                 return self.submit(attempt, index, *call);
             }
             FromExecutor::Logs { attempt, lines } => return self.logged(*attempt, lines),
+            FromExecutor::Status { attempt, text } => {
+                let (attempt, text) = (*attempt, mem::take(text));
+                return self.stands(attempt, text);
+            }
             FromExecutor::Wrote { attempt, object } => return self.wrote(*attempt, object),
             FromExecutor::Finished { attempt, logs, .. } => {
                 Failpoint::ResultReceived.pass();
@@ -194,6 +199,17 @@ impl Loop {
             && let Some(live) = self.live.get_mut(job)
         {
             live.log.append(attempt, lines);
+        }
+    }
+
+    /// A task says how its job stands. Only the root task knows.
+    fn stands(&mut self, attempt: AttemptId, text: String) {
+        if text.len() <= limit::STATUS_BYTES_MAX
+            && let Some(Running { job, .. }) = self.running.get(&attempt)
+            && attempt.task == TaskId::root(*job)
+            && let Some(live) = self.live.get_mut(job)
+        {
+            live.status = Some(text);
         }
     }
 

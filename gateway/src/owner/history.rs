@@ -152,6 +152,7 @@ fn ended_root(job: &Job) -> GraphTask {
         version: Some(accepted.version),
         outputs: (0..).zip(outputs).map(|(n, output)| output_view(n, output)).collect(),
         output_bytes: outputs.iter().map(Output::bytes).sum(),
+        runs: Vec::new(),
         ended_at_ms: end.map(|end| end.at_ms),
         ..root_task(accepted.job, &accepted.entry, state, job.attempts())
     }
@@ -180,6 +181,7 @@ fn root_task(job: JobId, entry: &str, state: &str, attempts: u32) -> GraphTask {
         started_at_ms: None,
         ended_at_ms: None,
         output_bytes: 0,
+        runs: Vec::new(),
     }
 }
 

@@ -45,6 +45,8 @@ pub(super) struct Live {
     /// What function names mean to it.
     pub resolved: HashMap<String, Arc<FunctionVersion>>,
     pub log: JobLog,
+    /// What its root task said last of how it stands.
+    pub status: Option<String>,
     /// Why the last attempt of its root failed.
     pub error: Option<Error>,
     /// Attempts of its root while the scheduler does not have it.
@@ -69,6 +71,7 @@ impl Live {
             waiters: Vec::new(),
             resolved: HashMap::new(),
             log: JobLog::default(),
+            status: None,
             error: None,
             attempts: 0,
             end: None,

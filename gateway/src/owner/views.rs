@@ -82,6 +82,7 @@ impl Loop {
             usage: scheduler.usage(id).copied().unwrap_or_default(),
             spent: scheduler.spent_on(id).copied().unwrap_or_default(),
             waiting_for,
+            status: live.status.clone(),
             log_bytes: Some(live.log.len() as u64),
         }
     }
@@ -133,6 +134,7 @@ impl Loop {
             usage: end.usage,
             spent: end.spent,
             waiting_for: String::new(),
+            status: None,
             log_bytes: None,
         }
     }

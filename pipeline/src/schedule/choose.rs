@@ -59,7 +59,7 @@ impl Engine {
 
     /// Bytes that may wait between the stages before the source waits, too: so many inputs for each stage as it has tasks
     /// when all stages keep up with each other, and as many again. More would fill the memory and make nothing faster.
-    fn budget(&self) -> u64 {
+    pub(super) fn budget(&self) -> u64 {
         let measured: Vec<_> = self.stages.iter().map(|stage| stage.measured).collect();
         let needs: Vec<&[u32]> = self.shapes.iter().map(|shape| &*shape.needs).collect();
         let Some(tasks) = super::concurrency(&measured, &needs, &self.limits.capacity) else {
@@ -70,7 +70,7 @@ impl Engine {
         tasks as u64 * largest
     }
 
-    fn waiting_bytes(&self) -> u64 {
+    pub(super) fn waiting_bytes(&self) -> u64 {
         self.stages.iter().map(|stage| stage.queue.bytes()).sum()
     }
 
@@ -98,13 +98,13 @@ impl Engine {
     }
 
     /// Whether the input makes a batch, or would not get more.
-    fn has_batch(&self, n: usize) -> bool {
+    pub(super) fn has_batch(&self, n: usize) -> bool {
         let (queue, batch) = (&self.stages[n].queue, self.shapes[n].batch);
         self.limits.keyed || queue.rows() >= batch || queue.is_begun()
     }
 
     /// Whether more input may come. Where nothing runs nobody waits for it.
-    fn more_comes(&self, n: usize) -> bool {
+    pub(super) fn more_comes(&self, n: usize) -> bool {
         let busy = |(n, stage): (usize, &super::engine::Stage)| {
             let input = if n == 0 { !self.source.is_empty() } else { !stage.queue.is_empty() };
             stage.running > 0 || input
@@ -113,12 +113,11 @@ impl Engine {
     }
 
     fn has_resources(&self, n: usize) -> bool {
-        let needs = self.shapes[n].needs.iter().zip(&self.used).zip(&self.limits.capacity);
-        needs.into_iter().all(|((needs, used), capacity)| needs + used <= *capacity)
+        self.lacking(n).is_none()
     }
 
     /// See the module.
-    fn has_room(&self, n: usize, grant: u64, first: bool) -> bool {
+    pub(super) fn has_room(&self, n: usize, grant: u64, first: bool) -> bool {
         let chain: u64 = self.stages[n + 1..].iter().map(|stage| stage.grant).sum();
         let stays = match self.limits.mode {
             _ if self.limits.ordered && !first => self.memory.limit() / 2,
@@ -138,7 +137,7 @@ impl Engine {
     }
 
     /// Whether the stage's next input is the first of all rows that are under way.
-    fn is_first(&self, n: usize) -> bool {
+    pub(super) fn is_first(&self, n: usize) -> bool {
         if !self.limits.ordered {
             return false;
         }

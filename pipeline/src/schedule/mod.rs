@@ -9,6 +9,7 @@
 
 mod choose;
 mod engine;
+mod look;
 mod memory;
 mod progress;
 mod queue;
@@ -24,6 +25,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 pub use engine::{Engine, Totals};
+pub use look::{Look, Why};
 pub use progress::Stuck;
 pub use rate::{Measured, concurrency};
 

@@ -61,6 +61,34 @@ fn the_benchmark_is_near_its_bound_and_every_ablation_is_visibly_worse() {
     }
 }
 
+/// The balanced pipeline of `functions/pipeline-balance`: connections, slots and accelerators each have 12 s of work. One stage
+/// at a time is three times as slow, and waits for the last task of each stage in every wave.
+#[test]
+fn three_balanced_resources_at_once_are_two_and_a_half_times_as_fast_as_one_after_the_other() {
+    let work = |name, needs: [u32; 3], row_us, row_bytes| Work {
+        shape: Shape { needs: needs.into(), ..shape(name, [0, 0]) },
+        row_us,
+        start_us: 0,
+        row_bytes,
+        fan: 1,
+    };
+    let mut infer = work("infer", [0, 1, 0], 1000, |_, _| 8);
+    (infer.shape.batch, infer.shape.stateful, infer.start_us) = (100, true, 25_000);
+    let works = [
+        work("fetch", [0, 0, 1], 4000, |_, _| 10_000),
+        work("decode", [1, 0, 0], 2000, |_, _| 10_000),
+        infer,
+    ];
+    let [full, staged] = [Mode::Full, Mode::Staged].map(|mode| {
+        let limits = Limits { target_bytes: MB, capacity: vec![4, 2, 8], ..limits(mode, 60 * MB) };
+        let ran = sim::run(&works, limits, 120, 200).unwrap_or_else(|stuck| panic!("{stuck:?}"));
+        assert_eq!(rows(&ran.left), 120 * 200, "{mode:?}");
+        ran.seconds
+    });
+    println!("full {full:.2} s, staged {staged:.2} s of at least 12 s: {:.2}", staged / full);
+    assert!(staged >= 2.5 * full, "{staged} and {full}");
+}
+
 /// The budget: where accelerators are scarce, more input before them makes nothing faster and fills the memory.
 #[test]
 fn memory_is_not_filled_where_that_makes_nothing_faster() {

@@ -56,6 +56,30 @@ pub struct GraphTask {
     pub ended_at_ms: Option<u64>,
     /// Bytes of its outputs.
     pub output_bytes: u64,
+    /// Its attempts that have ended or run, in the order they began, as far as this epoch of its owner knows: the first and the last
+    /// 31. Two may overlap: a slow one may have a backup.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<RunView>,
+}
+
+/// One attempt of a task.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RunView {
+    /// Its number.
+    pub attempt: u32,
+    /// Where. Unknown of one whose executor was gone before it ended.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>))]
+    pub executor: Option<ExecutorId>,
+    /// When it began.
+    pub started_at_ms: u64,
+    /// When it ended, if it has.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ended_at_ms: Option<u64>,
+    /// Whether its outputs were taken: it neither failed nor was lost or stopped.
+    #[serde(default)]
+    pub committed: bool,
 }
 
 /// One output that a task made.
@@ -178,6 +202,13 @@ mod tests {
             started_at_ms: Some(6),
             ended_at_ms: None,
             output_bytes: 9,
+            runs: vec![RunView {
+                attempt: 1,
+                executor: None,
+                started_at_ms: 6,
+                ended_at_ms: Some(7),
+                committed: false,
+            }],
         };
         let graph = GraphView { tasks: vec![task], truncated: true };
         let json = serde_json::to_value(&graph).unwrap();

@@ -117,6 +117,26 @@ impl<R> Call<R> {
         self
     }
 
+    /// What the task is called where people see it: tasks of one entry are counted and shown together unless they have other
+    /// labels, and slow ones are compared with those of the same label.
+    ///
+    /// ```
+    /// # #[fanfold::task]
+    /// # fn step(n: u64) -> u64 {
+    /// #     n
+    /// # }
+    /// # fn main() -> fanfold::Result<()> {
+    /// let decoded = step::call(1).label("decode").submit()?;
+    /// # drop(decoded);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn label(mut self, label: &str) -> Self {
+        let entry = &mut self.prepared.call.entry;
+        *entry = format!("{}#{label}", crate::rt::unlabelled(entry));
+        self
+    }
+
     /// The next argument, for a call by name: a value.
     pub fn arg<T: Serialize + 'static>(self, value: &T) -> Self {
         self.pass::<T>(value)

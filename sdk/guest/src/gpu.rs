@@ -58,6 +58,37 @@ impl Buffer {
         Ok(Self(host::gpu::create_buffer(label, size, usage)?))
     }
 
+    /// Bytes `from` to `from + length` (exclusive) of a value, filled up to a multiple of 4 with zeros, for reading only: weights of a
+    /// model, say. The buffer stays on the device for tasks of the same job that run there later and ask for the same; they find it
+    /// instead of reading the value, until memory is wanted for other buffers or a minute passes without any. `usage` is without
+    /// `COPY_DST`; shaders bind it as `var<storage, read>` or `var<uniform>`.
+    ///
+    /// ```no_run
+    /// # fn main() -> fanfold::Result<()> {
+    /// use fanfold::{gpu::{Buffer, Usage}, objects};
+    ///
+    /// let file = objects::open("models/small.weights")?;
+    /// let weights = Buffer::kept("weights", &file, 0, file.size(), Usage::STORAGE)?;
+    /// # drop(weights);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Buffer::new`] and [`Buffer::load`].
+    pub fn kept(label: &str, source: &Reader, from: u64, length: u64, usage: Usage) -> Result<Self> {
+        match source.host() {
+            Some(reader) => Ok(Self(host::gpu::create_kept_buffer(label, reader, from, length, usage)?)),
+            // What came with the call is small, and here already.
+            None => {
+                let size = length.checked_next_multiple_of(4).ok_or_else(|| Error::invalid("too long"))?;
+                let buffer = Self::new(label, size, usage | Usage::COPY_DST)?;
+                buffer.load(0, source, from, length)?;
+                Ok(buffer)
+            }
+        }
+    }
+
     /// Bytes.
     pub fn size(&self) -> u64 {
         self.0.size()

@@ -117,7 +117,7 @@ pub use future::{AsCompleted, AsFuture, Future, as_completed, cancel, wait, wait
 pub use generator::{Generator, Yielder};
 #[cfg(not(target_arch = "wasm32"))]
 pub use host::native;
-pub use log::{Level, log};
+pub use log::{Level, log, status};
 pub use output::{IntoOutputs, OutputSet, Outputs, Returns};
 pub use partition::{ObjectRange, Partition};
 pub use reader::Reader;

@@ -1,4 +1,4 @@
-//! Log lines, kept with the invocation.
+//! Log lines, kept with the invocation; and how the job stands, for those who watch it.
 
 use std::fmt;
 
@@ -11,6 +11,17 @@ pub fn log(level: Level, message: fmt::Arguments<'_>) {
         Some(text) => crate::host::log(level, text),
         None => crate::host::log(level, &message.to_string()),
     }
+}
+
+/// Says how the job stands, in place of what was said before: at most 8 KiB. What a job's root task says is shown while it runs.
+///
+/// Any text will do. JSON of this shape is shown as columns of the table of stages; `docs/cli.md` says how.
+///
+/// ```
+/// fanfold::status(r#"{"columns": ["rows"], "stages": {"map": [1200]}, "summary": "3 of 8 files are read"}"#);
+/// ```
+pub fn status(text: &str) {
+    crate::host::status(text);
 }
 
 macro_rules! levels {

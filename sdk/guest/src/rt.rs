@@ -59,6 +59,11 @@ fn entry_name(entry: &str) -> String {
     if entry.is_empty() { "the main entry".into() } else { format!("entry `{entry}`") }
 }
 
+/// An entry without the label that may follow it.
+pub fn unlabelled(entry: &str) -> &str {
+    entry.split_once('#').map_or(entry, |(entry, _)| entry)
+}
+
 /// The answer to an entry that the component does not have.
 pub fn unknown_entry(entry: &str) -> Result<Vec<Value>> {
     Err(Error::new(crate::ErrorKind::NotFound, format!("this component has no entry `{entry}`")))

@@ -213,6 +213,7 @@ impl Show<'_> {
                 format!("{} wrote {}", self.attempt(*attempt), object.key)
             }
             FromExecutor::Logs { attempt, .. } => format!("{} logs", self.attempt(*attempt)),
+            FromExecutor::Status { attempt, .. } => format!("{} says how it stands", self.attempt(*attempt)),
             FromExecutor::Offer(offer) => format!("offers {} cpu, {} memory", offer.cpu_millis, offer.memory),
             FromExecutor::Leaving => "is leaving".to_owned(),
             FromExecutor::Left => "is gone".to_owned(),

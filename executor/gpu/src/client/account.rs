@@ -30,6 +30,11 @@ impl Account {
         }
     }
 
+    /// Whether so much would fit if nothing else were there.
+    pub fn may_fit(&self, bytes: u64) -> bool {
+        bytes <= self.max
+    }
+
     /// Gives back what was taken.
     pub fn give(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);

@@ -3,6 +3,7 @@
 mod session;
 mod pool;
 mod account;
+mod kept;
 mod process;
 mod watch;
 mod death;
@@ -14,6 +15,7 @@ use fanfold_protocol::{Code, Error, Kind, limit};
 use self::pool::Pool;
 use crate::message::Adapter;
 
+pub use kept::KeptKey;
 pub use session::Session;
 
 /// Whose sessions share workers and an allowance of memory: a job, by its name.

@@ -103,6 +103,19 @@ impl Pool {
         Some(state.idle.remove(at).process)
     }
 
+    /// Ends the owner's idle worker that keeps buffers and was idle for longest. Whether there was one.
+    pub fn end_keeper(&self, account: &Arc<Account>) -> bool {
+        let mut state = self.state();
+        let keeps = |idle: &Idle| Arc::ptr_eq(&idle.account, account) && !idle.process.kept.is_empty();
+        match state.idle.iter().position(keeps) {
+            Some(at) => {
+                state.idle.remove(at);
+                true
+            }
+            None => false,
+        }
+    }
+
     /// Ends the worker that was idle for longest, where there are as many as there may be with sessions.
     fn make_room(&self) {
         let mut state = self.state();

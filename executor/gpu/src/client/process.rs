@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     death::{LastWords, gone},
+    kept::Kept,
     watch::{Answered, Budgets, DONE_KEPT_MAX, Status, ToWatcher, Watch},
 };
 use crate::{
@@ -40,6 +41,8 @@ const ENVIRONMENT: [&str; 8] = [
 /// A handle to a running worker. Dropping it ends the process.
 pub(super) struct Process {
     pub adapter: Adapter,
+    /// What it keeps between sessions.
+    pub kept: Kept,
     socket: OwnedWriteHalf,
     watcher: mpsc::Sender<ToWatcher>,
     answers: mpsc::Receiver<Answered>,
@@ -86,7 +89,7 @@ impl Process {
         };
         let adapter = watch.ready().await?;
         tracker.spawn(watch.run());
-        Ok(Self { adapter, socket, watcher, answers, status, ahead: 0, torn: false })
+        Ok(Self { adapter, kept: Kept::default(), socket, watcher, answers, status, ahead: 0, torn: false })
     }
 
     /// Why it has ended, if it has.

@@ -9,6 +9,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
     account::Account,
+    kept::KeptKey,
     pool::Pool,
     process::{Process, REQUESTS_AHEAD},
 };
@@ -47,12 +48,12 @@ impl Session {
         &self.process.adapter
     }
 
-    /// A buffer of `size` bytes, all zero.
+    /// A buffer of `size` bytes, all zero. What is kept and not used makes room for it.
     ///
     /// # Errors
     /// `limit` where the owner's buffers would be larger than they may, or the device has no memory.
     pub async fn create_buffer(&mut self, label: &str, size: u64, usage: Usage) -> Result<Handle, Error> {
-        self.memory.take(size)?;
+        self.take_memory(size).await?;
         let request = Request::CreateBuffer { label: label.to_owned(), size, usage };
         let made = self.call(&request, &[]).await.and_then(|(answer, _)| handle(answer));
         match made {
@@ -65,6 +66,47 @@ impl Session {
                 Err(error)
             }
         }
+    }
+
+    async fn take_memory(&mut self, size: u64) -> Result<(), Error> {
+        loop {
+            let taken = self.memory.take(size);
+            if taken.is_ok() || !self.memory.account.may_fit(size) || !self.make_room().await? {
+                return taken;
+            }
+        }
+    }
+
+    /// Frees the kept buffer that was not used for longest, or ends an idle worker of the owner that keeps some. Whether there was
+    /// anything to free.
+    async fn make_room(&mut self) -> Result<bool, Error> {
+        match self.process.kept.give_up() {
+            Some(kept) => self.call(&Request::Forget(kept), &[]).await.map(|_| true),
+            None => Ok(self.pool.end_keeper(&self.memory.account)),
+        }
+    }
+
+    /// The buffer that an earlier session of the owner on this worker, or this one, has kept under this key; for reading only.
+    pub async fn kept(&mut self, key: &KeptKey, label: &str) -> Result<Option<Handle>, Error> {
+        let Some(kept) = self.process.kept.find(key) else { return Ok(None) };
+        let request = Request::Use { kept, label: label.to_owned() };
+        handle(self.call(&request, &[]).await?.0).map(Some)
+    }
+
+    /// Keeps one of the session's buffers, which has its data, for later sessions. From now on it is for reading only: its usage is
+    /// what it was without `copy_dst`, and shaders may bind it as `uniform` or as storage that they only read.
+    pub async fn keep(&mut self, buffer: Handle, key: KeptKey) -> Result<(), Error> {
+        if self.process.kept.is_full()
+            && let Some(oldest) = self.process.kept.give_up()
+        {
+            self.call(&Request::Forget(oldest), &[]).await?;
+        }
+        let kept = handle(self.call(&Request::Keep(buffer), &[]).await?.0)?;
+        if let Some(size) = self.memory.buffers.remove(&buffer) {
+            self.memory.taken -= size;
+            self.process.kept.insert(key, kept, size, &self.memory.account);
+        }
+        Ok(())
     }
 
     /// Writes data of any length at `offset`, a multiple of 4. Its last word is filled up with zeros.
@@ -222,9 +264,10 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the session. Its worker, with what it has compiled, is kept for the next one of this owner.
+    /// Ends the session. Its worker, with what it has compiled and kept, is there for the next one of this owner.
     pub async fn close(mut self) {
         let closed = self.call(&Request::Close, &[]).await;
+        self.process.kept.rest();
         if closed.is_ok() && self.process.set_idle(true).await.is_ok() {
             self.pool.keep(Arc::clone(&self.memory.account), self.process);
         }

@@ -20,17 +20,22 @@ const STAGED_BYTES_MAX: u64 = 16 << 20;
 const FLUSHES_MAX: usize = 4;
 
 /// A buffer.
+#[derive(Clone)]
 pub(super) struct Buffer {
     pub label: String,
     pub buffer: wgpu::Buffer,
     pub size: u64,
     pub usage: Usage,
+    /// It belongs to the worker, which keeps it beyond the session: shaders only read it.
+    pub kept: bool,
 }
 
 /// Bytes of buffers.
 pub(super) struct Memory {
     pub max: u64,
     pub used: u64,
+    /// Of these, of buffers that are kept beyond the session.
+    pub kept: u64,
     /// Of dropped buffers that submissions may still use.
     pub dropped: u64,
 }
@@ -45,7 +50,35 @@ impl Session {
             wgpu::BufferDescriptor { label: None, size, usage: usages(usage), mapped_at_creation: false };
         let made = self.device.guarded("creating a buffer", || self.device.device.create_buffer(&descriptor));
         let buffer = made.inspect_err(|_| self.memory.used -= size)?;
-        self.buffers.insert(Buffer { label, buffer, size, usage })
+        self.buffers.insert(Buffer { label, buffer, size, usage, kept: false })
+    }
+
+    /// Makes a buffer of the session one that is only read, and that stays when the session ends.
+    pub(super) fn keep_buffer(&mut self, handle: Handle) -> Result<Handle, Error> {
+        self.kept.check_room()?;
+        let buffer = self.buffers.get_mut(handle)?;
+        if buffer.kept {
+            return Err(invalid(format!("the buffer `{}` is kept already", buffer.label)));
+        }
+        (buffer.usage.copy_dst, buffer.kept) = (false, true);
+        self.memory.kept += buffer.size;
+        self.kept.insert(buffer.clone())
+    }
+
+    /// A kept buffer for this session.
+    pub(super) fn use_kept(&mut self, kept: Handle, label: String) -> Result<Handle, Error> {
+        check::name("a buffer's label", &label)?;
+        let buffer = self.kept.get(kept)?.clone();
+        self.buffers.insert(Buffer { label, ..buffer })
+    }
+
+    /// Frees a kept buffer. Were a session to use it all the same, its submissions would fail.
+    pub(super) fn forget(&mut self, kept: Handle) {
+        if let Some(buffer) = self.kept.remove(kept) {
+            buffer.buffer.destroy();
+            self.memory.kept -= buffer.size;
+            self.memory.used -= buffer.size;
+        }
     }
 
     /// Takes memory off the account. Where it is short, waits for what has been dropped to be free.

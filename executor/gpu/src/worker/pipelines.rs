@@ -127,6 +127,12 @@ impl Session {
             BindingKind::Storage | BindingKind::ReadOnlyStorage => (buffer.usage.storage, "storage"),
         };
         check::usage(has, &buffer.label, usage, "binding")?;
+        if buffer.kept && kind == BindingKind::Storage {
+            let message = format!("binding {}: the buffer `{}` is kept", entry.binding, buffer.label);
+            return Err(invalid(format!(
+                "{message}; shaders bind it as `var<storage, read>` or `var<uniform>`"
+            )));
+        }
         let length = entry.size.unwrap_or_else(|| buffer.size.saturating_sub(entry.offset));
         check::binding(kind, entry.offset, length, buffer.size, &self.device.adapter.limits)?;
         Ok(wgpu::BindGroupEntry {

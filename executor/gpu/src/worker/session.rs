@@ -23,6 +23,8 @@ pub(super) struct Session {
     pub(super) device: Device,
     pub(super) memory: Memory,
     pub(super) buffers: Table<Buffer>,
+    /// Buffers that stay from one session to the next.
+    pub(super) kept: Table<Buffer>,
     pub(super) shaders: Table<Shader>,
     pub(super) pipelines: Table<Pipeline>,
     pub(super) groups: Table<Group>,
@@ -42,11 +44,12 @@ impl Session {
     pub fn new(device: Device, memory: u64, socket: UnixStream) -> Self {
         Self {
             device,
-            memory: Memory { max: memory, used: 0, dropped: 0 },
+            memory: Memory { max: memory, used: 0, kept: 0, dropped: 0 },
             buffers: Table::new("buffer", 1),
             shaders: Table::new("shader", 2),
             pipelines: Table::new("pipeline", 3),
             groups: Table::new("bind group", 4),
+            kept: Table::new("kept buffer", 5),
             submissions: Submissions::default(),
             staged: 0,
             flushes: VecDeque::new(),
@@ -123,6 +126,12 @@ impl Session {
                 self.create_bind_group(pipeline, group, &entries).map(Answer::Handle)
             }
             Request::Submit(commands) => self.submit(&commands).map(Answer::Submission),
+            Request::Keep(buffer) => self.keep_buffer(buffer).map(Answer::Handle),
+            Request::Use { kept, label } => self.use_kept(kept, label).map(Answer::Handle),
+            Request::Forget(kept) => {
+                self.forget(kept);
+                Ok(Answer::Nothing)
+            }
             Request::Drop(handle) => {
                 self.drop_handle(handle);
                 Ok(Answer::Nothing)
@@ -134,7 +143,7 @@ impl Session {
 
     /// Gives up whatever the handle means; nothing where it means nothing any more.
     fn drop_handle(&mut self, handle: Handle) {
-        if let Some(buffer) = self.buffers.remove(handle) {
+        if let Some(buffer) = self.buffers.remove(handle).filter(|buffer| !buffer.kept) {
             // Freed at once, or when the last submission that uses it has ended.
             buffer.buffer.destroy();
             self.memory.used -= buffer.size;
@@ -147,16 +156,16 @@ impl Session {
         self.groups.remove(handle);
     }
 
-    /// Ends what is running and forgets what the session made. Compiled pipelines stay.
+    /// Ends what is running and forgets what the session made. Compiled pipelines and kept buffers stay.
     fn close(&mut self) -> Result<(), Error> {
         self.wait()?;
-        for buffer in self.buffers.clear() {
-            buffer.buffer.destroy();
+        for own in self.buffers.clear().iter().filter(|buffer| !buffer.kept) {
+            own.buffer.destroy();
         }
         self.shaders.clear();
         self.pipelines.clear();
         self.groups.clear();
-        self.memory = Memory { used: 0, dropped: 0, ..self.memory };
+        self.memory = Memory { used: self.memory.kept, dropped: 0, ..self.memory };
         self.flush()?;
         self.device.wait()
     }

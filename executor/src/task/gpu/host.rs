@@ -4,7 +4,7 @@ use fanfold_gpu::message::{Binding, Command, Dispatch, PipelineSpec, Workgroups}
 use fanfold_protocol::{Code, Error, Kind, limit};
 use wasmtime::component::Resource;
 
-use super::{Buffer, GpuHost, Shader, check_room, convert, keep};
+use super::{Buffer, GpuHost, Shader, check_room, convert, keep, transfer::Part};
 use crate::task::{
     bindings::fanfold::gpu::compute,
     host::{View, stale},
@@ -29,6 +29,20 @@ impl compute::Host for View<'_> {
         let gpu = self.host()?.gpu().await?;
         let handle = gpu.session.create_buffer(&label, size, convert::usage(usage)).await?;
         Ok(Resource::new_own(keep(&mut gpu.buffers, Buffer { handle, size }, "buffers")?))
+    }
+
+    async fn create_kept_buffer(
+        &mut self,
+        label: String,
+        source: Resource<resource::Reader>,
+        source_offset: u64,
+        length: u64,
+        usage: compute::BufferUsage,
+    ) -> Result<Resource<resource::Buffer>, Error> {
+        let host = self.host()?;
+        let part = Part { source: source.rep(), offset: source_offset, length };
+        let buffer = host.kept_buffer(&label, part, convert::usage(usage)).await?;
+        Ok(Resource::new_own(keep(&mut host.gpu().await?.buffers, buffer, "buffers")?))
     }
 
     async fn create_shader_module(
@@ -124,7 +138,8 @@ impl compute::HostBuffer for View<'_> {
         source_offset: u64,
         length: u64,
     ) -> Result<(), Error> {
-        self.host()?.load_buffer(buffer.rep(), offset, source.rep(), source_offset, length).await
+        let part = Part { source: source.rep(), offset: source_offset, length };
+        self.host()?.load_buffer(buffer.rep(), offset, part).await
     }
 
     async fn store(

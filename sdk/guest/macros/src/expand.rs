@@ -164,7 +164,7 @@ fn handler(main: &Ident, tasks: &[Path]) -> TokenStream {
                     entry: ::std::string::String,
                     args: ::std::vec::Vec<::fanfold::raw::Value>,
                 ) -> ::core::result::Result<::std::vec::Vec<::fanfold::raw::Value>, ::fanfold::raw::Error> {
-                    let outputs = match entry.as_str() {
+                    let outputs = match ::fanfold::rt::unlabelled(&entry) {
                         "" => <#main as ::fanfold::Entry>::run(args),
                         #(name if name == <#tasks as ::fanfold::Entry>::NAME => {
                             <#tasks as ::fanfold::Entry>::run(args)

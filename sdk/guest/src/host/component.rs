@@ -8,7 +8,7 @@ use crate::{
 pub(crate) use crate::bindings::fanfold::function::{
     context::current,
     data::{Reader, Writer, create, finish, open, put, yield_partition},
-    log::log,
+    log::{log, status},
     objects::{
         ObjectWriter, create as create_object, finish as finish_object, head, list, put as put_object,
     },

@@ -31,6 +31,10 @@ pub fn create_buffer(_: &str, _: u64, _: BufferUsage) -> Result<Buffer> {
     none()
 }
 
+pub fn create_kept_buffer(_: &str, _: &Reader, _: u64, _: u64, _: BufferUsage) -> Result<Buffer> {
+    none()
+}
+
 pub fn create_shader_module(_: &str, _: &str) -> Result<ShaderModule> {
     none()
 }

@@ -29,6 +29,7 @@ struct Host {
     data: Data,
     functions: HashMap<String, Run>,
     log: Vec<(Level, String)>,
+    status: Option<String>,
     tasks: u64,
     frame: Frame,
 }
@@ -62,6 +63,11 @@ pub fn reset() {
 /// Makes an entry callable as the main entry of function `name`.
 pub fn register<E: Entry>(name: &str) {
     host(|host| host.functions.insert(name.into(), E::run));
+}
+
+/// What was said last in this thread of how its job stands; it is returned once.
+pub fn take_status() -> Option<String> {
+    host(|host| host.status.take())
 }
 
 /// The lines that were logged in this thread until now; they are returned once.
@@ -233,6 +239,10 @@ pub(crate) fn create_object(key: &str) -> Result<ObjectWriter, Error> {
 pub(crate) fn finish_object(writer: ObjectWriter) -> Result<Object, Error> {
     let (key, bytes) = writer.finish();
     put_object(&key, &bytes)
+}
+
+pub(crate) fn status(text: &str) {
+    host(|host| host.status = Some(text.into()));
 }
 
 pub(crate) fn log(level: Level, message: &str) {
