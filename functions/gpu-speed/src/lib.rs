@@ -83,7 +83,7 @@ pub struct Report {
 pub fn gpu_speed(request: Request) -> Result<Report> {
     let Request { n, invocations, bytes, submissions, repeats, .. } = request;
     let fits = (STEP..=N_MAX).contains(&n) && n.is_multiple_of(STEP);
-    let counts = invocations >= PEAK_WORKGROUP && submissions > 0 && repeats > 0;
+    let counts = invocations >= PEAK_WORKGROUP && request.rounds > 0 && submissions > 0 && repeats > 0;
     if !fits || !counts || bytes == 0 || !bytes.is_multiple_of(CHUNK as u64) {
         return Err(Error::invalid(format!(
             "n is a multiple of {STEP} up to {N_MAX}, bytes one of {CHUNK}, invocations at least {PEAK_WORKGROUP}, all else over 0"

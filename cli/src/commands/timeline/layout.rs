@@ -195,7 +195,10 @@ mod tests {
         }
     }
 
-    fn shown(layout: &Layout) -> Vec<(Option<u64>, Vec<Vec<(u64, u64)>>)> {
+    /// Begin and end of each bar, by lane.
+    type Shown = Vec<Vec<(u64, u64)>>;
+
+    fn shown(layout: &Layout) -> Vec<(Option<u64>, Shown)> {
         let times = |lane: &Vec<Bar>| lane.iter().map(|bar| (bar.begin_ms, bar.end_ms)).collect();
         let lanes = |lanes: &Lanes| {
             (lanes.executor.map(|executor| executor.0), lanes.lanes.iter().map(times).collect())
