@@ -105,6 +105,8 @@ impl Trace {
         if self.runs.len() >= Self::RUNS_MAX {
             self.runs.remove(1);
         }
+        // Most tasks have one, and all of them are kept.
+        self.runs.reserve_exact(1);
         self.runs.push(run);
     }
 

@@ -124,6 +124,11 @@ fn count_words(platform: &Platform) -> Result<Value> {
     Ok(result)
 }
 
+#[expect(clippy::disallowed_methods, reason = "it polls a server of another process")]
+fn pause() {
+    std::thread::sleep(Duration::from_millis(100));
+}
+
 /// Photos are drawn into `inbox/`, whose trigger calls a function with up to a hundred of them; one is no photo.
 fn receive_photos(platform: &Platform, dir: &Path) -> Result<()> {
     step("Photos arrive in inbox/, and a trigger makes thumbnails of them");
@@ -147,7 +152,7 @@ fn receive_photos(platform: &Platform, dir: &Path) -> Result<()> {
         if begun.elapsed() > PATIENCE {
             bail!("{made} of {PHOTOS} thumbnails are there: {trigger}");
         }
-        std::thread::sleep(Duration::from_millis(100));
+        pause();
     }
     shell::run(&mut platform.fanfold(&["trigger", "show", "inbox"]))?;
     shell::run(&mut platform.fanfold(&["object", "ls", "thumbnails/index/"]))?;

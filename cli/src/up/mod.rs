@@ -237,6 +237,8 @@ pub fn start_log(directives: &str) -> Result<(), Failure> {
         .with_env_filter(filter)
         .with_ansi(stderr)
         .with_writer(std::io::stderr)
+        // They would go to stderr, too, and panic where that is full.
+        .log_internal_errors(false)
         .try_init();
     Ok(())
 }
