@@ -64,7 +64,7 @@ pub fn write(events: &[CloudEvent]) -> Result<Bytes, Error> {
     encode(&table)
 }
 
-/// A table that [`write`] made, to be cut.
+/// A table that [`write()`] made, to be cut.
 #[derive(Clone, Debug)]
 pub struct Table(RecordBatch);
 
