@@ -21,40 +21,47 @@ const DECODED_BYTES_MAX: u64 = 160 << 20;
 
 /// The result: `failed` is what the platform reads.
 #[derive(Serialize, Debug, Default, PartialEq, Eq)]
-struct Report {
-    made: Vec<Thumbnail>,
-    failed: Vec<Failed>,
+pub struct Report {
+    /// What was made, in the order of the manifest.
+    pub made: Vec<Thumbnail>,
+    /// Photos of which nothing was made.
+    pub failed: Vec<Failed>,
     /// The object that lists what was made.
     #[serde(skip_serializing_if = "Option::is_none")]
-    index: Option<String>,
+    pub index: Option<String>,
 }
 
+/// A photo and its thumbnail.
 #[derive(Serialize, Debug, PartialEq, Eq)]
-struct Thumbnail {
+pub struct Thumbnail {
     /// The photo.
-    photo: String,
+    pub photo: String,
     /// Which content of it.
     #[serde(skip)]
-    etag: String,
+    pub etag: String,
     /// Where its thumbnail is.
-    thumbnail: String,
+    pub thumbnail: String,
     /// The photo's width and height in pixels.
-    pixels: (u32, u32),
+    pub pixels: (u32, u32),
 }
 
+/// A photo that failed.
 #[derive(Serialize, Debug, PartialEq, Eq)]
-struct Failed {
+pub struct Failed {
     /// Its row in the manifest.
-    item: usize,
+    pub item: usize,
     /// Why, naming the photo.
-    reason: String,
+    pub reason: String,
     /// Whether it may succeed when it is tried again.
-    retryable: bool,
+    pub retryable: bool,
 }
 
 /// Makes the thumbnails of all photos in the manifest that can be read.
+///
+/// # Errors
+/// `invalid` for what is no manifest; what kept the index from being written.
 #[fanfold::function]
-fn inbox(manifest: Reader) -> Result<Report> {
+pub fn inbox(manifest: Reader) -> Result<Report> {
     let mut report = Report::default();
     let mut item = 0;
     for table in arrow::batches(manifest) {

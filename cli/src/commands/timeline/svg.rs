@@ -19,6 +19,9 @@ const RIGHT: f64 = 20.0;
 const LANE: f64 = 12.0;
 const GAP: f64 = 10.0;
 const LINE: f64 = 16.0;
+/// Letters of a stage's name in the legend, and of an executor's in the margin: ids are long numbers.
+const STAGE_LETTERS: usize = 34;
+const EXECUTOR_LETTERS: usize = 17;
 /// Stages in one line of the legend.
 const LEGEND_COLUMNS: usize = 6;
 /// A bar is at least as wide, or nobody sees it.
@@ -69,15 +72,14 @@ fn legend(body: &mut String, title: &str, layout: &Layout) -> f64 {
             body,
             format_args!("<rect class=\"key {class}\" x=\"{x:.1}\" y=\"{y}\" width=\"11\" height=\"11\"/>"),
         );
-        text(body, x + 16.0, y + 10.0, &shortened(name));
+        text(body, x + 16.0, y + 10.0, &shortened(name, STAGE_LETTERS));
     }
     LINE * (3.0 + (entries.len().saturating_sub(1) / LEGEND_COLUMNS) as f64) + LINE
 }
 
-/// A name that leaves room for others.
-fn shortened(name: &str) -> String {
-    const MAX: usize = 34;
-    match name.char_indices().nth(MAX) {
+/// A name of at most so many letters.
+fn shortened(name: &str, max: usize) -> String {
+    match name.char_indices().nth(max) {
         Some((end, _)) => format!("{}…", &name[..end]),
         None => name.to_owned(),
     }
@@ -94,22 +96,13 @@ fn executor(body: &mut String, lanes: &Lanes, layout: &Layout, y: f64) -> f64 {
     );
     let name =
         lanes.executor.map_or_else(|| "executor not known".into(), |executor| format!("executor {executor}"));
-    text(body, 10.0, y + LANE - 2.0, &shortened_to_margin(&name));
+    text(body, 10.0, y + LANE - 2.0, &shortened(&name, EXECUTOR_LETTERS));
     for (n, lane) in lanes.lanes.iter().enumerate() {
         for bar in lane {
             draw_bar(body, bar, layout, y + n as f64 * LANE);
         }
     }
     y + height + GAP
-}
-
-/// Ids of executors are long numbers.
-fn shortened_to_margin(name: &str) -> String {
-    const MAX: usize = 17;
-    match name.char_indices().nth(MAX) {
-        Some((end, _)) => format!("{}…", &name[..end]),
-        None => name.to_owned(),
-    }
 }
 
 fn draw_bar(body: &mut String, bar: &Bar, layout: &Layout, y: f64) {
