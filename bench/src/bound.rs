@@ -1,7 +1,8 @@
 //! How fast this machine could sort at best: reading the input, sorting it natively, writing it, on all cores and with nothing
 //! else to do. What does not fit into memory is written and read once more in between.
 //!
-//! Files are read past the page cache, as a job's input is not there, and written past it or through it, whichever is faster.
+//! Files are read past the page cache, as a job's input is not there, and written past it or through it, whichever is faster. The
+//! output counts as written when it is on the disk, as an object is; what is written in between need not be.
 
 use std::{
     fs::File,
@@ -30,8 +31,10 @@ pub struct Bound {
     pub read: f64,
     /// Sorting them in splits, without reading or writing.
     pub sort: f64,
-    /// Writing them as files.
+    /// Writing them as files, which the system may still have in memory then.
     pub write: f64,
+    /// Writing them as files that are on the disk.
+    pub write_synced: f64,
     /// How often they are read and written.
     pub passes: u32,
 }
@@ -39,7 +42,10 @@ pub struct Bound {
 impl Bound {
     /// One after the other.
     pub fn seconds(&self) -> f64 {
-        (self.read + self.write) * f64::from(self.passes) + self.sort
+        self.read * f64::from(self.passes)
+            + self.write * f64::from(self.passes - 1)
+            + self.write_synced
+            + self.sort
     }
 
     /// Measures it with files below `input`, and scales it to `bytes`, of which memory holds `fit`. What it writes goes below
@@ -68,11 +74,15 @@ impl Bound {
         let sort = [(); 2].map(|()| all(&data, |_, chunks| Ok(sort_all(chunks))).map(|(seconds, _)| seconds));
         let [_, sort] = sort;
         let file = |n: usize| scratch.join(format!("bound-{n}"));
-        let past = all(&data, |n, chunks| write_past(&file(n), chunks))?.0;
-        let through = all(&data, |n, chunks| write_through(&file(n), chunks))?.0;
         let scale = bytes as f64 / seen as f64;
+        let write = |sync| -> Result<f64> {
+            let past = all(&data, |n, chunks| write_past(&file(n), chunks, sync))?.0;
+            let through = all(&data, |n, chunks| write_through(&file(n), chunks, sync))?.0;
+            Ok(past.min(through) * scale)
+        };
+        let (write, write_synced) = (write(false)?, write(true)?);
         let passes = if bytes > fit { 2 } else { 1 };
-        Ok(Self { read: read * scale, sort: sort? * scale, write: past.min(through) * scale, passes })
+        Ok(Self { read: read * scale, sort: sort? * scale, write, write_synced, passes })
     }
 }
 
@@ -142,15 +152,21 @@ fn sort_all(chunks: &[Vec<u8>]) -> u64 {
     std::hint::black_box(sum)
 }
 
-fn write_past(path: &Path, chunks: &[Vec<u8>]) -> Result<()> {
+fn write_past(path: &Path, chunks: &[Vec<u8>], sync: bool) -> Result<()> {
     let mut file = FileWriter::create(path, 0o600)?;
     file.write(chunks.iter().map(AsRef::as_ref))?;
-    file.finish()?;
-    Ok(std::fs::remove_file(path)?)
+    end(path, &file.finish()?, sync)
 }
 
-fn write_through(path: &Path, chunks: &[Vec<u8>]) -> Result<()> {
+fn write_through(path: &Path, chunks: &[Vec<u8>], sync: bool) -> Result<()> {
     let mut file = File::create(path)?;
     chunks.iter().try_for_each(|chunk| file.write_all(chunk))?;
+    end(path, &file, sync)
+}
+
+fn end(path: &Path, file: &File, sync: bool) -> Result<()> {
+    if sync {
+        file.sync_all()?;
+    }
     Ok(std::fs::remove_file(path)?)
 }

@@ -201,7 +201,7 @@ impl Bench {
         if let Some(bound) = &self.bound {
             figures["bound"] = json!({
                 "seconds": bound.seconds(), "read": bound.read, "sort": bound.sort, "write": bound.write,
-                "passes": bound.passes,
+                "write_synced": bound.write_synced, "passes": bound.passes,
             });
             figures["of_bound"] = (bound.seconds() / seconds).into();
         }

@@ -15,6 +15,7 @@ mod directory;
 mod errors;
 pub mod failpoint;
 pub mod members;
+pub mod memory;
 pub mod mirror;
 pub mod journal;
 pub mod objects;

@@ -1,12 +1,14 @@
 //! The bytes of a partition in memory: segments of one size, so that an offset finds its segment by division and a
 //! growing partition is never moved.
 //!
-//! Promises: a slice within one segment shares its memory; only one that crosses a border is copied.
+//! Promises: a slice within one segment shares its memory; only one that crosses a border is copied. The memory of long partitions'
+//! segments is used again.
 
-use std::ops::Range;
+use std::{mem, ops::Range};
 
 use bytes::{Bytes, BytesMut};
 use fanfold_protocol::limit::HOST_CALL_BYTES_MAX;
+use fanfold_store::memory::{Pool, Pooled};
 
 /// Size of every segment but the last. Equal to the largest read, so that a reader who reads in full steps from the
 /// start never pays for a copy.
@@ -14,6 +16,9 @@ pub const SEGMENT_BYTES: usize = HOST_CALL_BYTES_MAX;
 
 /// Smallest allocation of a growing segment: most partitions are either tiny or many segments long.
 const FIRST_ALLOCATION: usize = 4 << 10;
+
+/// Memory of whole segments: what a partition gives back when it was spilled, the next one takes.
+static POOL: Pool = Pool::new(32 << 20);
 
 /// Immutable bytes.
 #[derive(Clone, Debug, Default)]
@@ -116,40 +121,58 @@ impl Growing {
             let take = bytes.len().min(SEGMENT_BYTES - self.tail.len());
             let wanted = self.tail.len() + take;
             if wanted > self.tail.capacity() {
-                self.tail.reserve_exact(allocation(wanted, self.long) - self.tail.len());
+                self.grow(allocation(wanted, self.long));
             }
             self.tail.extend_from_slice(&bytes[..take]);
             bytes = &bytes[take..];
             if self.tail.len() == SEGMENT_BYTES {
-                self.full.push(std::mem::take(&mut self.tail).into());
+                self.full.push(shared(mem::take(&mut self.tail)));
                 self.long = true;
             }
         }
     }
 
+    /// Gives the tail memory of exactly `bytes`.
+    fn grow(&mut self, bytes: usize) {
+        let used = if bytes == SEGMENT_BYTES && self.tail.is_empty() { POOL.take(bytes) } else { None };
+        match used {
+            Some(mut memory) => {
+                memory.clear();
+                self.tail = memory;
+            }
+            None => self.tail.reserve_exact(bytes - self.tail.len()),
+        }
+    }
+
     /// Takes out the segments that are full.
     pub fn take_full(&mut self) -> Vec<Bytes> {
-        std::mem::take(&mut self.full)
+        mem::take(&mut self.full)
     }
 
     /// What is in the last segment, however much memory it has.
     pub fn into_tail(self) -> Bytes {
-        self.tail.into()
+        shared(self.tail)
     }
 
     /// The finished bytes. A last segment that uses under three quarters of its memory is moved to a fitting one.
     pub fn finish(mut self) -> Segments {
         let bytes = self.bytes();
         if !self.tail.is_empty() {
-            let slack = self.tail.capacity() - self.tail.len();
-            let tail = if slack * 4 > self.tail.capacity() {
-                Bytes::copy_from_slice(&self.tail)
-            } else {
-                self.tail.into()
-            };
-            self.full.push(tail);
+            let capacity = self.tail.capacity();
+            let wasteful = (capacity - self.tail.len()) * 4 > capacity;
+            let tail = shared(self.tail);
+            self.full.push(if wasteful { Bytes::copy_from_slice(&tail) } else { tail });
         }
         Segments { list: self.full, bytes }
+    }
+}
+
+/// The bytes of a segment, without copying.
+fn shared(segment: Vec<u8>) -> Bytes {
+    if segment.capacity() == SEGMENT_BYTES {
+        Bytes::from_owner(Pooled::new(segment, &POOL))
+    } else {
+        segment.into()
     }
 }
 

@@ -31,6 +31,8 @@ const BILLED_WINDOW: u64 = 2 << 20;
 const BILLED_WINDOW_MAX: u64 = 8 << 20;
 /// A window for which there is no room: the bytes under one checksum of a partition.
 const SMALL_WINDOW: u64 = 256 << 10;
+/// A rest that is shorter is read with the window before it.
+const SHORT_REST: u64 = 128 << 10;
 
 /// Where the bytes of a value are.
 #[derive(Clone, Debug)]
@@ -289,7 +291,7 @@ impl Reader {
         let mut range = wanted;
         if in_order {
             let billed = self.is_billed(env);
-            let step = self.next_step(billed).min(self.size - range.start);
+            let step = self.next_step(billed, range.start);
             self.room = Room::up_to(used, step);
             let without = if billed { WINDOW } else { SMALL_WINDOW };
             let step = self.room.as_ref().map_or(without, |room| room.bytes as u64);
@@ -311,8 +313,8 @@ impl Reader {
         in_store && env.store.is_shared()
     }
 
-    /// Bytes of the next window of a guest that reads on.
-    fn next_step(&mut self, billed: bool) -> u64 {
+    /// Bytes of the next window of a guest that reads on, which begins at `begin`.
+    fn next_step(&mut self, billed: bool, begin: u64) -> u64 {
         let is_object = matches!(self.content, Content::Object { .. });
         self.step = match (billed, self.step) {
             (true, 0) => BILLED_WINDOW,
@@ -320,7 +322,8 @@ impl Reader {
             (false, step @ 1..) if is_object => (step * 2).min(OBJECT_WINDOW_MAX),
             (false, _) => WINDOW,
         };
-        self.step
+        let left = self.size - begin;
+        if left < self.step + SHORT_REST { left } else { self.step }
     }
 
     /// Starts to fetch what follows the window, if there is something and the task has not read too far ahead.
@@ -329,7 +332,7 @@ impl Reader {
         if self.ahead.is_some() || begin >= self.size {
             return;
         }
-        let step = self.next_step(self.is_billed(env)).min(self.size - begin);
+        let step = self.next_step(self.is_billed(env), begin);
         let Some(room) = Room::up_to(used, step) else { return };
         let range = begin..begin + room.bytes as u64;
         let (account, fetch) = (Account::current(), fetch(env.clone(), self.content.clone(), range.clone()));
