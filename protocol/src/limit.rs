@@ -153,6 +153,9 @@ pub const LOAD_WHOLE_BYTES_MAX: u64 = 8 << 20;
 /// The same where only some of its blocks are wanted: a reducer of a shuffle wants a few of each of hundreds of partitions, which
 /// together are all of the data.
 pub const LOAD_FOR_BLOCKS_BYTES_MAX: u64 = 1 << 20;
+/// Memory of an executor for indexes of partitions that are elsewhere and read range by range, about 24 bytes a block: those of 1,000
+/// maps for 700 reducers.
+pub const KNOWN_INDEXES_BYTES_MAX: usize = 16 << 20;
 /// Which of the two it is.
 pub const fn load_bytes_max(for_blocks: bool) -> u64 {
     if for_blocks { LOAD_FOR_BLOCKS_BYTES_MAX } else { LOAD_WHOLE_BYTES_MAX }

@@ -9,6 +9,7 @@
 //!
 //! It does not know what a job is, nor which attempt of a task was committed.
 
+mod away;
 pub mod budget;
 pub mod segments;
 mod tier;
@@ -35,6 +36,8 @@ use fanfold_store::{Index, Store};
 use futures::StreamExt as _;
 use tokio::sync::Notify;
 
+pub use away::Away;
+use away::Known;
 pub use budget::{Budget, Charge};
 use disk::Disk;
 pub use disk::Spilled;
@@ -62,6 +65,8 @@ struct Inner {
     peers: Peers,
     /// Short partitions that are being fetched.
     flights: Flights,
+    /// Partitions elsewhere that are read range by range.
+    known: Known,
     /// Bytes that are fetched before anybody has asked.
     prefetching: Arc<Budget>,
     /// Objects to remove.
@@ -81,15 +86,6 @@ pub enum Partition {
     Disk(Arc<Spilled>),
     /// It is elsewhere.
     Away(Arc<Away>),
-}
-
-/// A partition that is read range by range.
-#[derive(Debug)]
-pub struct Away {
-    key: StoredKey,
-    index: Index,
-    /// The executor that has it, if it is read from there.
-    peer: Option<Arc<str>>,
 }
 
 impl Partition {
@@ -136,6 +132,7 @@ impl Cache {
             store,
             peers: Peers::new(config.executor, config.security.clone()),
             flights: Flights::default(),
+            known: Known::default(),
             prefetching: Budget::new(memory / 4),
             garbage: Mutex::default(),
             failing: Mutex::default(),
@@ -189,6 +186,9 @@ impl Cache {
         }
         // Only what is brought into memory is there for who waited.
         let short = stored.meta.bytes <= whole_max;
+        if !short && let Some(away) = self.known(stored) {
+            return Ok(Partition::Away(away));
+        }
         let _flight = if short { self.0.flights.join(key).await } else { None };
         if let Some(here) = self.here(key) {
             return Ok(here);
@@ -208,7 +208,7 @@ impl Cache {
         let bytes = index.bytes();
         let charge = if short { self.make_room(bytes) } else { None };
         let Some(charge) = charge else {
-            return Ok(Partition::Away(Arc::new(Away { key, index, peer: None })));
+            return Ok(Partition::Away(self.0.known.keep(Away { key, index, peer: None })));
         };
         let data = partitions.read(key, &index, 0..bytes).await.map_err(lost)?;
         let cached = Arc::new(Cached::new(data.into(), index, charge));
@@ -222,12 +222,20 @@ impl Cache {
         let charge = if short { self.make_room(bytes) } else { None };
         let Some(charge) = charge else {
             let index = self.0.peers.fetch.open(peer, stored, 0).await?.index;
-            return Ok(Partition::Away(Arc::new(Away { key, index, peer: Some(peer.clone()) })));
+            let peer = Some(peer.clone());
+            return Ok(Partition::Away(self.0.known.keep(Away { key, index, peer })));
         };
         let fetched = self.0.peers.fetch.open(peer, stored, bytes).await?;
         let cached = Arc::new(Cached::new(fetched.bytes.into(), fetched.index, charge));
         self.tier().insert_peers(key, cached.clone());
         Ok(Partition::Memory(cached))
+    }
+
+    /// A partition that was opened before and is still read from the same place.
+    fn known(&self, stored: &Stored) -> Option<Arc<Away>> {
+        let away = self.0.known.get(stored.key).filter(|away| away.index.meta() == stored.meta)?;
+        let elsewhere = away.peer.is_some() && away.peer != self.0.peers.address(stored.at);
+        (!elsewhere).then_some(away)
     }
 
     /// Reads a range of a partition.
@@ -254,11 +262,16 @@ impl Cache {
                         Ok(bytes) => return Ok(bytes),
                         Err(error) => tracing::debug!(%error, "reading from the object store instead"),
                     }
+                    self.0.known.forget(*key);
                 }
                 (*key, index)
             }
         };
-        self.0.store.partitions().read(key, index, range).await.map_err(lost)
+        let read = self.0.store.partitions().read(key, index, range).await;
+        if read.is_err() {
+            self.0.known.forget(key);
+        }
+        read.map_err(lost)
     }
 
     /// A partition of this executor.

@@ -106,6 +106,28 @@ async fn a_damaged_object_is_lost_and_never_read() {
     }
 }
 
+#[tokio::test]
+async fn what_is_elsewhere_is_asked_once_for_its_blocks_and_again_when_it_cannot_be_read() {
+    let store = Store::in_memory();
+    let writer = Cache::new(store.clone(), ExecutorId(1), 64 * MIB);
+    let stored = write(&writer, 1, 2 * limit::LOAD_WHOLE_BYTES_MAX, Durability::Eager).await;
+    writer.persist(vec![stored.key]).await.unwrap();
+    let reader = Cache::new(store.clone(), ExecutorId(2), 64 * MIB);
+    let mut gets = Vec::new();
+    for _ in 0..3 {
+        let before = store.requests().get;
+        assert_eq!(read(&reader, &stored).await.unwrap(), [1; 10].as_slice());
+        gets.push(store.requests().get - before);
+    }
+    assert_eq!(gets, [2, 1, 1], "the index and the data, then the data");
+    let other = Stored { meta: Index::of(b"other").meta(), ..stored.clone() };
+    assert_eq!(reader.open(&other, 0).await.unwrap_err().code, Code::Corrupt, "it is compared each time");
+    store.partitions().delete(&[stored.key]).await.unwrap();
+    let known = reader.open(&stored, 0).await.expect("nobody has noticed");
+    assert_eq!(reader.read(&known, 0..10).await.unwrap_err().kind, Kind::Lost);
+    assert_eq!(reader.open(&stored, 0).await.unwrap_err().kind, Kind::Lost);
+}
+
 /// Damages every file of about `bytes` bytes below `folder`.
 pub(super) fn flip_first_byte(folder: &Path, bytes: u64) {
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {

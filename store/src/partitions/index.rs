@@ -101,6 +101,14 @@ impl Index {
         &self.refs
     }
 
+    /// Bytes of memory that it takes, about.
+    pub fn memory(&self) -> usize {
+        size_of::<Self>()
+            + size_of_val(self.block_ends.as_slice())
+            + size_of_val(self.units.as_slice())
+            + size_of_val(self.refs.as_slice())
+    }
+
     /// Shape and checksum, as records have them.
     pub fn meta(&self) -> PartitionMeta {
         PartitionMeta { bytes: self.bytes(), blocks: self.len() as u32, crc32c: self.crc32c }
