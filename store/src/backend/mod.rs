@@ -11,7 +11,7 @@ use bytes::Bytes;
 use fanfold_protocol::{Error, message::Requests};
 use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::{
-    MultipartUpload, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload,
+    MultipartUpload, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, PutResult,
     local::LocalFileSystem, memory::InMemory, path::Path,
 };
 
@@ -29,7 +29,7 @@ use crate::{
     s3::answer::Answer,
 };
 
-/// Milliseconds between tries of a creation that met another one.
+/// Milliseconds between tries of a write that met another one.
 const CONFLICT_PAUSES_MS: [u64; 6] = [10, 20, 40, 80, 160, 320];
 
 #[derive(Clone, Debug)]
@@ -108,8 +108,8 @@ impl Backend {
 
     /// Replaces an object whole; its new etag.
     pub(crate) async fn put(&self, path: &Path, payload: PutPayload) -> Result<Option<String>, Error> {
-        let put = self.store().put(path, payload).await.map_err(|e| storage("write", path, &e))?;
-        Ok(put.e_tag)
+        let put = despite_conflicts(|| self.store().put(path, payload.clone())).await;
+        Ok(put.map_err(|e| storage("write", path, &e))?.e_tag)
     }
 
     /// Replaces an object that can be made again.
@@ -125,21 +125,12 @@ impl Backend {
 
     /// [`Backend::create`] with the error as it came.
     pub(crate) async fn try_create(&self, path: &Path, payload: PutPayload) -> object_store::Result<bool> {
-        let mut pauses = CONFLICT_PAUSES_MS.into_iter().map(Duration::from_millis);
-        loop {
-            let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-            let taken = match self.store().put_opts(path, payload.clone(), options).await {
-                Ok(_) => return Ok(true),
-                Err(e @ object_store::Error::AlreadyExists { .. }) => e,
-                Err(e) => return Err(e),
-            };
-            // S3 says 409 where two create at once and it looked at neither's condition; `object_store` takes that for
-            // existence. Whether one of them won shows at the next try.
-            if !Answer::of(&taken).is_some_and(|answer| answer.is_conflict()) {
-                return Ok(false);
-            }
-            let Some(pause) = pauses.next() else { return Err(taken) };
-            tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..1.5))).await;
+        let create = || PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        match despite_conflicts(|| self.store().put_opts(path, payload.clone(), create())).await {
+            Ok(_) => Ok(true),
+            // `object_store` takes a conflict for existence.
+            Err(e @ object_store::Error::AlreadyExists { .. }) if !is_conflict(&e) => Ok(false),
+            Err(e) => Err(e),
         }
     }
 
@@ -331,6 +322,27 @@ impl Local {
         })
         .await
     }
+}
+
+/// Tries a write again where S3 says 409: another one of the same key is under way, and neither has failed for good. Whether the other
+/// one won shows at the next try.
+async fn despite_conflicts<F>(write: impl Fn() -> F) -> object_store::Result<PutResult>
+where
+    F: Future<Output = object_store::Result<PutResult>>,
+{
+    let mut pauses = CONFLICT_PAUSES_MS.into_iter().map(Duration::from_millis);
+    loop {
+        let conflict = match write().await {
+            Err(e) if is_conflict(&e) => e,
+            written => return written,
+        };
+        let Some(pause) = pauses.next() else { return Err(conflict) };
+        tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..1.5))).await;
+    }
+}
+
+fn is_conflict(error: &object_store::Error) -> bool {
+    Answer::of(error).is_some_and(|answer| answer.is_conflict())
 }
 
 fn meta_of(meta: &object_store::ObjectMeta) -> Meta {
