@@ -15,15 +15,20 @@ use fanfold_protocol::{Code, Error, Kind, direct::Timing};
 use tokio::task::AbortHandle;
 
 use super::Direct;
-use crate::sandbox;
+use crate::sandbox::{self, Turns};
 
 /// A guest that runs to its end as it is polled. Dropping it ends the guest.
 pub(super) type Guest = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
+
+/// Turns (of a millisecond) that a guest with its head given may compute on until its response is streamed. One that
+/// ends within them has a length, and an error status where it fails.
+const TURNS: u32 = 10;
 
 /// What a guest's future shares with its caller. `H` is the head of its response, set once.
 pub(super) struct Call<H> {
     begun: Instant,
     instantiated_us: AtomicU64,
+    turns: Turns,
     state: Mutex<State<H>>,
 }
 
@@ -36,7 +41,13 @@ impl<H> Call<H> {
     /// A call that begins now.
     pub(super) fn begin() -> Arc<Self> {
         let state = Mutex::new(State { head: None, failure: None });
-        Arc::new(Self { begun: Instant::now(), instantiated_us: AtomicU64::new(0), state })
+        let (instantiated_us, turns) = (AtomicU64::new(0), Turns::default());
+        Arc::new(Self { begun: Instant::now(), instantiated_us, turns, state })
+    }
+
+    /// What counts the guest's turns.
+    pub(super) fn turns(&self) -> Turns {
+        self.turns.clone()
     }
 
     /// The instance is there; its first instruction is next.
@@ -110,12 +121,20 @@ pub(super) enum Reached {
     Head,
 }
 
-/// Polls the guest to its end, or until it waits with its head given.
+/// Polls the guest to its end, or until it waits, or has computed for [`TURNS`], with its head given.
 pub(super) async fn advance<H>(call: &Call<H>, guest: &mut Guest, head: impl Fn() -> bool) -> Reached {
-    poll_fn(|cx| match guest.as_mut().poll(cx) {
-        Poll::Ready(result) => Poll::Ready(Reached::End(call.failure().map_or(result, Err))),
-        Poll::Pending if head() => Poll::Ready(Reached::Head),
-        Poll::Pending => Poll::Pending,
+    let mut left = TURNS;
+    poll_fn(|cx| {
+        let before = call.turns.load(Ordering::Relaxed);
+        match guest.as_mut().poll(cx) {
+            Poll::Ready(result) => Poll::Ready(Reached::End(call.failure().map_or(result, Err))),
+            Poll::Pending if !head() => Poll::Pending,
+            Poll::Pending if left > 0 && call.turns.load(Ordering::Relaxed) != before => {
+                left -= 1;
+                Poll::Pending
+            }
+            Poll::Pending => Poll::Ready(Reached::Head),
+        }
     })
     .await
 }

@@ -109,6 +109,7 @@ async fn handle(
         logs,
         allow_private_egress: direct.shared.config.allow_private_egress,
         task: None,
+        turns: Some(call.turns()),
         function: &function,
     };
     let mut store = sandbox::open(&direct.shared.engine, spec);

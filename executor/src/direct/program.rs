@@ -95,6 +95,7 @@ impl Start {
             logs: self.logs,
             allow_private_egress: direct.shared.config.allow_private_egress,
             task: None,
+            turns: Some(call.turns()),
             function: &self.function,
         };
         let mut store = sandbox::open(&direct.shared.engine, spec);

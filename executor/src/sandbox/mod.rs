@@ -9,7 +9,13 @@ mod limits;
 mod logs;
 mod time;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use fanfold_protocol::{Code, Error, Kind, function::FunctionVersion};
 use wasmtime::{
@@ -67,6 +73,8 @@ pub struct Guest {
     pub egress: egress::Hooks,
     /// Host calls of the task world; `None` for HTTP functions and programs.
     pub task: Option<TaskHost>,
+    /// See [`SandboxSpec::turns`].
+    turns: Option<Turns>,
     _running: Running,
 }
 
@@ -81,6 +89,9 @@ impl WasiHttpView for Guest {
         WasiHttpCtxView { hooks: &mut self.egress, table: &mut self.table, ctx: &mut self.http }
     }
 }
+
+/// How often a guest that computes was interrupted so that others have their turn.
+pub type Turns = Arc<AtomicU32>;
 
 /// How to open a sandbox.
 pub struct SandboxSpec<'a> {
@@ -102,6 +113,8 @@ pub struct SandboxSpec<'a> {
     pub allow_private_egress: bool,
     /// Host calls of the task world.
     pub task: Option<TaskHost>,
+    /// Counts the guest's turns, for whoever must tell a guest that computes from one that waits.
+    pub turns: Option<Turns>,
 }
 
 /// Everything that guests of any kind can call, besides the task world: WASI 0.2 and its HTTP.
@@ -129,7 +142,8 @@ impl HasData for Clocks {
 
 /// A store for one fresh instance. Costs about a microsecond; memory is charged when the instance is made.
 pub fn open(engine: &Engine, spec: SandboxSpec<'_>) -> Store<Guest> {
-    let SandboxSpec { function, memory, time, args, stdin, stdout, logs, allow_private_egress, task } = spec;
+    let SandboxSpec { function, memory, time, args, stdin, stdout, logs, allow_private_egress, task, turns } =
+        spec;
     let mut wasi = WasiCtx::builder();
     for (name, value) in &function.manifest.env {
         wasi.env(name, value);
@@ -159,13 +173,17 @@ pub fn open(engine: &Engine, spec: SandboxSpec<'_>) -> Store<Guest> {
         logs,
         egress,
         task,
+        turns,
         _running: engine.running(),
     };
     let mut store = Store::new(engine.wasm(), guest);
     store.limiter(|guest| &mut guest.limits);
     store.set_epoch_deadline(YIELD_TICKS);
     // Tokio's own yield, because it lets the thread look at its sockets before a guest that computes goes on.
-    store.epoch_deadline_callback(|_| {
+    store.epoch_deadline_callback(|store| {
+        if let Some(turns) = &store.data().turns {
+            turns.fetch_add(1, Ordering::Relaxed);
+        }
         Ok(UpdateDeadline::YieldCustom(YIELD_TICKS, Box::pin(tokio::task::yield_now())))
     });
     store.set_hostcall_fuel(fuel);

@@ -69,6 +69,7 @@ pub fn open(shared: &Shared, host: TaskHost, memory: u64, logs: LogSink) -> Stor
             logs,
             allow_private_egress: shared.config.allow_private_egress,
             task: Some(host),
+            turns: None,
         },
     );
     // A driver holds a handle per task that it waits for.
