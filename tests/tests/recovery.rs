@@ -106,6 +106,8 @@ async fn a_job_outlives_its_gateway_and_its_client() {
     let mut client = client.expect("the command starts");
     let half = async || finished(&gateway, &job).await >= GRAPH_TASKS / 2;
     assert!(until(PATIENCE, half).await, "{:#}", view(&gateway, &job).await);
+    // What the shard wrote before a deployment is durable when that is.
+    gateway.deploy("echo").await.expect(201);
     client.kill().expect("killable");
     client.wait().expect("a child of ours");
     gateway.kill();
@@ -124,8 +126,7 @@ async fn a_job_outlives_its_gateway_and_its_client() {
     }
     // An ended job's commits may have gone with a checkpoint; there is none in so short a journal.
     println!("{before} tasks had finished; {started} attempts were started after that");
-    // The last of what was seen to be finished may not have been durable; how much depends on how fast tasks are.
-    assert!(before > GRAPH_TASKS / 10, "the journal has {before} commits of the first gateway");
+    assert!(before >= GRAPH_TASKS / 2, "the journal has {before} commits of the first gateway");
     assert_eq!(started, GRAPH_TASKS + 1 - before, "no finished task runs again, and each other one once");
 }
 
