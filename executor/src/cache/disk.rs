@@ -2,9 +2,9 @@
 //!
 //! A file is the partition's bytes and nothing else. Its index, with the checksums, stays in memory: a file lives no longer
 //! than its process, so nothing has to be found again and nothing is synced. Promises: what is read was compared with the
-//! checksums; files are within the budget, and removed when nobody has the partition any more. They are written and read
-//! past the kernel's page cache, whose memory is none of this executor's; what is read is not brought back into the cache's
-//! own either, as most of it is read once.
+//! checksums; files are within the budget, and removed when nobody has the partition any more. They go through the kernel's page
+//! cache where that is cheap, else past it ([`super::route`]); what is read is not brought back into the cache's own, as most of it is
+//! read once.
 //!
 //! A disk that fails is left alone for a while ([`Disk::is_open`]); the cache uploads instead. Every call that touches a
 //! file runs away from the async threads.
@@ -31,6 +31,7 @@ use tokio::{sync::Notify, task::spawn_blocking};
 use super::{
     budget::{Budget, Charge},
     lock,
+    route::{Route, Watch},
     scratch::Scratch,
     tier::Cached,
 };
@@ -54,6 +55,7 @@ struct Inner {
     scratch: Mutex<Option<Scratch>>,
     folder: PathBuf,
     budget: Arc<Budget>,
+    route: Route,
     next: AtomicU64,
     health: Mutex<Health>,
     /// Files to remove.
@@ -92,6 +94,7 @@ impl Disk {
             folder: scratch.path().to_owned(),
             scratch: Mutex::new(Some(scratch)),
             budget: Budget::new(bytes),
+            route: Route::default(),
             next: AtomicU64::new(1),
             health: Mutex::default(),
             garbage: Mutex::default(),
@@ -150,7 +153,7 @@ impl Disk {
             // The room that was made for this one is only there once the files are gone.
             disk.remove_garbage();
             let file = disk.0.folder.join(disk.0.next.fetch_add(1, Relaxed).to_string());
-            if let Err(error) = write_new(&file, data.segments.chunks()) {
+            if let Err(error) = disk.write_new(&file, data.segments.chunks()) {
                 let _ = fs::remove_file(&file);
                 return Err(error);
             }
@@ -169,6 +172,18 @@ impl Disk {
             });
         }
         written
+    }
+
+    fn write_new(&self, file: &Path, chunks: &[Bytes]) -> io::Result<()> {
+        let through = self.0.route.is_through(self.0.budget.used());
+        let create = if through { FileWriter::create_cached } else { FileWriter::create };
+        let (mut file, watch) = (create(file, 0o600)?, Watch::start());
+        file.write(chunks.iter().map(AsRef::as_ref))?;
+        file.finish()?;
+        if through {
+            self.0.route.note(chunks.iter().map(|chunk| chunk.len() as u64).sum(), &watch.stop());
+        }
+        Ok(())
     }
 
     /// Removes the files of partitions that are gone.
@@ -285,12 +300,6 @@ impl Drop for Spilled {
 
 const EMFILE: i32 = Errno::MFILE.raw_os_error();
 const ENFILE: i32 = Errno::NFILE.raw_os_error();
-
-fn write_new(file: &Path, chunks: &[Bytes]) -> io::Result<()> {
-    let mut file = FileWriter::create(file, 0o600)?;
-    file.write(chunks.iter().map(AsRef::as_ref))?;
-    file.finish().map(|_| ())
-}
 
 #[cfg(test)]
 mod tests;

@@ -15,6 +15,7 @@ pub mod segments;
 mod tier;
 mod room;
 mod disk;
+mod route;
 mod scratch;
 mod prefetch;
 mod upload;

@@ -57,8 +57,7 @@ impl FileWriter {
     /// # Errors
     /// Of the file system.
     pub fn create(file: &Path, mode: u32) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(mode);
+        let mut options = new_file(mode);
         let (file, direct) = match options.clone().custom_flags(OFlags::DIRECT.bits() as i32).open(file) {
             Ok(file) => (file, true),
             Err(e) if is_refusal(&e) => {
@@ -68,7 +67,19 @@ impl FileWriter {
             }
             Err(e) => return Err(e),
         };
-        Ok(Self { file, direct, gathered: Aligned::default(), length: 0, at: 0 })
+        Ok(Self::new(file, direct))
+    }
+
+    /// The same through the page cache.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn create_cached(file: &Path, mode: u32) -> io::Result<Self> {
+        Ok(Self::new(new_file(mode).open(file)?, false))
+    }
+
+    fn new(file: File, direct: bool) -> Self {
+        Self { file, direct, gathered: Aligned::default(), length: 0, at: 0 }
     }
 
     /// Appends pieces. They are copied unless they lie on pages' borders and are whole pages, as the segments of a
@@ -160,6 +171,12 @@ impl FileWriter {
         self.put(&mut vec![&gathered.bytes()[whole..self.length]])?;
         Ok(self.file)
     }
+}
+
+fn new_file(mode: u32) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(mode);
+    options
 }
 
 /// The bytes of `range` of a large file, fewer where it ends before. Where the range is long, past the page cache, unless
