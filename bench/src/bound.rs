@@ -86,7 +86,11 @@ impl Bound {
     }
 }
 
-fn list(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+/// Adds all files below a folder.
+///
+/// # Errors
+/// Where it cannot be read.
+pub fn list(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let entry = entry?;
         match entry.file_type()?.is_dir() {

@@ -1,10 +1,11 @@
 //! `peers`: our sort and groupby, embedded, in turn with what others would be used for the same: a shuffle written by hand for Ray
 //! and NumPy, NumPy over processes and files, DuckDB, Polars (programs in `bench/peers`, which validate what they made).
 //!
-//! All take the same files, which the page cache has, and write to the same disk, one after the other in each round, so that
-//! a ratio is of one run on one machine. Starting a server, Ray or a pool of processes is not measured. What ours makes is
-//! on the disk when it ends; theirs is in the page cache, so there are two ratios: to when they end, and to when what they
-//! made is on the disk too. Memory: of ours the most that was resident, of peers what no file backs, of all their processes.
+//! All take the same files, which the page cache has, find as much memory that the machine need not ask its host for, and
+//! write to the same disk, one after the other in each round, so that a ratio is of one run on one machine. Starting a
+//! server, Ray or a pool of processes is not measured. What ours makes is on the disk when it ends; theirs is in the page
+//! cache, so there are two ratios: to when they end, and to when what they made is on the disk too. Memory: of ours the most
+//! that was resident, of peers what no file backs, of all their processes.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +17,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::{groupby, report, sort};
+use crate::{bound, groupby, report, sort};
 
 /// Programs and arguments after their input and output.
 const SORTS: [(&str, &[&str]); 5] = [
@@ -26,6 +27,8 @@ const SORTS: [(&str, &[&str]); 5] = [
     ("sort_duckdb.py", &[]),
     ("sort_polars.py", &[]),
 ];
+/// Memory that is asked for at a time.
+const PIECE_BYTES: u64 = 64 << 20;
 const GROUPBYS: [&str; 2] = ["duckdb", "polars"];
 
 /// Runs the benchmark. Arguments as for `sort`; its rounds are those of groupby too.
@@ -40,9 +43,9 @@ async fn sorts(plan: &sort::Plan) -> Result<()> {
     let objects = dir.path().join("objects");
     let mut bench = sort::Bench::start(dir.path(), plan).await?;
     let input = folder(&objects, "in")?;
-    bring_to_page_cache(&input)?;
     let mut ratios = Ratios::default();
     for round in 0..plan.rounds {
+        prepare(&input)?;
         let ours = bench.round(plan, round, json!({})).await?;
         // Nobody shall wait for the disk because of what was validated already.
         std::fs::remove_dir_all(folder(&objects, &format!("out-{round}"))?)?;
@@ -50,6 +53,7 @@ async fn sorts(plan: &sort::Plan) -> Result<()> {
         for (program, more) in SORTS {
             let output = tempfile::tempdir_in(dir.path())?;
             let mut command = python(program)?;
+            prepare(&input)?;
             let theirs = measured(command.arg(&input).arg(output.path()).args(more))?;
             ratios.add("peers sort", round, &ours, theirs)?;
         }
@@ -64,9 +68,11 @@ async fn groupbys(rounds: usize) -> Result<()> {
     let input = folder(&dir.path().join("objects"), "rows")?;
     let mut ratios = Ratios::default();
     for round in 0..rounds {
+        prepare(&input)?;
         let ours = bench.round(&json!(["count", "sum"]), round).await?;
         report::line("peers groupby", "fanfold", ours.clone());
         for peer in GROUPBYS {
+            prepare(&input)?;
             let theirs = measured(python("groupby.py")?.arg(peer).arg(&input))?;
             ratios.add("peers groupby", round, &ours, theirs)?;
         }
@@ -113,14 +119,19 @@ fn folder(objects: &Path, prefix: &str) -> Result<PathBuf> {
     Ok(marked)
 }
 
-/// Reads all files of a folder, so that nobody reads them from the disk, whoever comes first.
-fn bring_to_page_cache(folder: &Path) -> Result<()> {
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        match path.is_dir() {
-            true => bring_to_page_cache(&path)?,
-            false => std::io::copy(&mut std::fs::File::open(&path)?, &mut std::io::sink()).map(drop)?,
-        }
+/// Brings the machine to the same state before everybody: there is memory for what is written in between, for output and for
+/// programs, and the input is in the page cache. The host of a virtual machine may have taken back what was not in use for
+/// a while; whoever needs it first pays for getting it again, some seconds per GB.
+fn prepare(input: &Path) -> Result<()> {
+    let mut files = Vec::new();
+    bound::list(input, &mut files)?;
+    let sizes = files.iter().map(|file| Ok(file.metadata()?.len()));
+    let bytes = sizes.sum::<Result<u64>>()?;
+    let memory = (3 * bytes).min(report::memory_available() / 4 * 3);
+    let pieces: Vec<Vec<u8>> = (0..memory / PIECE_BYTES).map(|_| vec![1; PIECE_BYTES as usize]).collect();
+    drop(std::hint::black_box(pieces));
+    for file in files {
+        std::io::copy(&mut std::fs::File::open(file)?, &mut std::io::sink())?;
     }
     Ok(())
 }

@@ -26,17 +26,22 @@ pub fn median(mut figures: Vec<f64>) -> f64 {
 
 /// Resident memory of a process, in bytes.
 pub fn resident_bytes(pid: u32) -> u64 {
-    status_bytes(pid, "VmRSS:")
+    kernel_bytes(&format!("{pid}/status"), "VmRSS:")
 }
 
 /// The most resident memory a process has had, in bytes.
 pub fn peak_bytes(pid: u32) -> u64 {
-    status_bytes(pid, "VmHWM:")
+    kernel_bytes(&format!("{pid}/status"), "VmHWM:")
 }
 
-fn status_bytes(pid: u32, field: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix(field));
+/// Memory that the machine could give to a program, in bytes.
+pub fn memory_available() -> u64 {
+    kernel_bytes("meminfo", "MemAvailable:")
+}
+
+fn kernel_bytes(file: &str, field: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{file}")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(field));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
 }
