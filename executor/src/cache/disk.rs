@@ -175,13 +175,14 @@ impl Disk {
     }
 
     fn write_new(&self, file: &Path, chunks: &[Bytes]) -> io::Result<()> {
-        let through = self.0.route.is_through(self.0.budget.used());
+        let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+        let through = self.0.route.is_through(bytes, self.0.budget.used());
         let create = if through { FileWriter::create_cached } else { FileWriter::create };
         let (mut file, watch) = (create(file, 0o600)?, Watch::start());
         file.write(chunks.iter().map(AsRef::as_ref))?;
         file.finish()?;
         if through {
-            self.0.route.note(chunks.iter().map(|chunk| chunk.len() as u64).sum(), &watch.stop());
+            self.0.route.note(bytes, &watch.stop());
         }
         Ok(())
     }

@@ -19,8 +19,8 @@ const CPU: f64 = 1.5;
 const IN_ALL: f64 = 5.0;
 /// Files that go past the page cache after one that was slow, before the next try.
 const REST: u32 = 8;
-/// What is shorter says nothing about how fast it is.
-const TELLING_BYTES: u64 = 1 << 20;
+/// What is shorter is no work for a page cache to keep, and says nothing about how fast it is.
+const LONG_BYTES: u64 = 1 << 20;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -30,17 +30,17 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// Whether the next file goes through the page cache, all files together having `bytes` then.
-    pub(super) fn is_through(&self, bytes: u64) -> bool {
-        bytes <= spare_memory() / 2
+    /// Whether the next file, of `bytes`, goes through the page cache, all files together having `used` then.
+    pub(super) fn is_through(&self, bytes: u64, used: u64) -> bool {
+        bytes >= LONG_BYTES
             && self.rest.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err()
+            && used <= spare_memory() / 2
     }
 
-    /// Notes how long one took that went through it.
+    /// Notes how long one of `bytes` took that went through it.
     pub(super) fn note(&self, bytes: u64, took: &Took) {
         let gigabytes = bytes as f64 / 1e9;
-        let slow = took.cpu.as_secs_f64() > CPU * gigabytes || took.in_all.as_secs_f64() > IN_ALL * gigabytes;
-        if slow && bytes >= TELLING_BYTES {
+        if took.cpu.as_secs_f64() > CPU * gigabytes || took.in_all.as_secs_f64() > IN_ALL * gigabytes {
             self.rest.store(REST, Relaxed);
         }
     }
@@ -86,20 +86,23 @@ fn spare_memory() -> u64 {
 mod tests {
     use super::*;
 
+    const FILE: u64 = 100 << 20;
+
     #[test]
     fn what_is_slow_is_tried_again_after_a_while() {
         let route = Route::default();
-        assert!(route.is_through(1));
+        let is_through = || route.is_through(FILE, FILE);
+        assert!(is_through());
         let took =
             |cpu, in_all| Took { cpu: Duration::from_millis(cpu), in_all: Duration::from_millis(in_all) };
-        route.note(100 << 20, &took(20, 200));
-        route.note(1_000, &took(1_000, 1_000));
-        assert!(route.is_through(1), "a short one says nothing");
+        route.note(FILE, &took(20, 200));
+        assert!(is_through());
         for slow in [took(200, 200), took(20, 600)] {
-            route.note(100 << 20, &slow);
-            let past = (0..).take_while(|_| !route.is_through(1)).count();
+            route.note(FILE, &slow);
+            assert!(!route.is_through(1_000, FILE), "a short one never goes through it");
+            let past = (0..).take_while(|_| !is_through()).count();
             assert_eq!(past, REST as usize, "{slow:?}");
-            assert!(route.is_through(1));
+            assert!(is_through());
         }
     }
 
@@ -108,7 +111,7 @@ mod tests {
         let spare = spare_memory();
         assert!(spare > 1 << 20, "{spare} bytes");
         let route = Route::default();
-        assert!(!route.is_through(spare));
-        assert!(route.is_through(spare / 4));
+        assert!(!route.is_through(FILE, spare));
+        assert!(route.is_through(FILE, spare / 4));
     }
 }

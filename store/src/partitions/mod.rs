@@ -67,7 +67,7 @@ impl Partitions {
     }
 
     /// [`Partitions::put`] of data that is not in memory: `data` is all of it, in pieces that were compared with the
-    /// index. Holds two parts of 8 MiB at a time.
+    /// index. Holds two parts of an upload at a time.
     ///
     /// # Errors
     /// That of `data`; as [`Partitions::put`].
