@@ -1,12 +1,18 @@
 //! Memory that is used again.
 //!
 //! Memory that is fresh from the system has to be found and zeroed by it, page by page, which for bytes that only pass through takes
-//! longer than everything else that is done with them. So what is given back is kept, up to a bound, with whatever was in it.
+//! longer than everything else that is done with them. So it comes in huge pages where it is long, is given back whole, and is kept, up to
+//! a bound, with whatever was in it. A disk also takes huge pages in fewer and larger requests (`docs/adr/0005`).
 
 use std::{
-    mem,
+    io,
     sync::{Mutex, MutexGuard, PoisonError},
 };
+
+use memmap2::{Advice, MmapMut};
+
+/// A huge page of most processors. Memory of whole ones is a huge page each, where the system has one.
+pub const HUGE_BYTES: usize = 2 << 20;
 
 /// Memory that nobody uses.
 #[derive(Debug)]
@@ -18,7 +24,7 @@ pub struct Pool {
 /// Last given back last.
 #[derive(Debug)]
 struct Kept {
-    list: Vec<Vec<u8>>,
+    list: Vec<MmapMut>,
     bytes: usize,
 }
 
@@ -28,24 +34,36 @@ impl Pool {
         Self { kept: Mutex::new(Kept { list: Vec::new(), bytes: 0 }), bytes_max }
     }
 
-    /// Memory for `bytes` and at most as many again, with what was in it.
-    pub fn take(&self, bytes: usize) -> Option<Vec<u8>> {
-        let fits = |memory: &Vec<u8>| (bytes..=bytes.saturating_mul(2)).contains(&memory.capacity());
+    /// Memory of `bytes`, from a page's border: what is kept, with what was in it, or fresh.
+    ///
+    /// # Errors
+    /// Of the system, which has no more.
+    pub fn take(&'static self, bytes: usize) -> io::Result<Pooled> {
+        let memory = match self.take_kept(bytes) {
+            Some(memory) => memory,
+            None => fresh(bytes)?,
+        };
+        Ok(Pooled { memory: Some(memory), length: bytes, pool: self })
+    }
+
+    /// Not what has more than twice as many.
+    fn take_kept(&self, bytes: usize) -> Option<MmapMut> {
+        let fits = |memory: &MmapMut| (bytes..=bytes.saturating_mul(2)).contains(&memory.len());
         let mut kept = self.kept();
         let number = kept.list.iter().rposition(fits)?;
         let memory = kept.list.remove(number);
-        kept.bytes -= memory.capacity();
+        kept.bytes -= memory.len();
         Some(memory)
     }
 
     /// Keeps memory; what was given back longest ago makes room for it.
-    pub fn put(&self, memory: Vec<u8>) {
+    fn put(&self, memory: MmapMut) {
         let mut kept = self.kept();
-        kept.bytes += memory.capacity();
+        kept.bytes += memory.len();
         kept.list.push(memory);
         let (mut left, mut gone) = (kept.bytes, 0);
         while left > self.bytes_max {
-            left -= kept.list[gone].capacity();
+            left -= kept.list[gone].len();
             gone += 1;
         }
         kept.bytes = left;
@@ -60,29 +78,48 @@ impl Pool {
     }
 }
 
-/// Bytes in memory that goes back to its pool.
+fn fresh(bytes: usize) -> io::Result<MmapMut> {
+    let memory = MmapMut::map_anon(bytes)?;
+    if bytes >= HUGE_BYTES {
+        // A system that has none gives small ones.
+        let _ = memory.advise(Advice::HugePage);
+    }
+    Ok(memory)
+}
+
+/// Memory that goes back to its pool.
 #[derive(Debug)]
 pub struct Pooled {
-    memory: Vec<u8>,
+    /// Until it goes back.
+    memory: Option<MmapMut>,
+    length: usize,
     pool: &'static Pool,
 }
 
 impl Pooled {
-    /// `memory`, for `pool` when it is dropped.
-    pub fn new(memory: Vec<u8>, pool: &'static Pool) -> Self {
-        Self { memory, pool }
+    /// Leaves out what is after `length` bytes.
+    pub fn truncate(&mut self, length: usize) {
+        self.length = self.length.min(length);
     }
 }
 
 impl AsRef<[u8]> for Pooled {
     fn as_ref(&self) -> &[u8] {
-        &self.memory
+        self.memory.as_ref().map_or(&[], |memory| &memory[..self.length])
+    }
+}
+
+impl AsMut<[u8]> for Pooled {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.memory.as_mut().map_or(&mut [], |memory| &mut memory[..self.length])
     }
 }
 
 impl Drop for Pooled {
     fn drop(&mut self) {
-        self.pool.put(mem::take(&mut self.memory));
+        if let Some(memory) = self.memory.take() {
+            self.pool.put(memory);
+        }
     }
 }
 
@@ -94,26 +131,43 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_bounded_and_fits() {
-        let pool = Pool::new(32 * MIB);
-        (1..=80).for_each(|_| pool.put(vec![0; MIB]));
-        pool.put(vec![0; 4 * MIB]);
-        let bytes = || pool.kept().list.iter().map(Vec::capacity).sum::<usize>();
-        assert_eq!((bytes(), pool.kept().bytes), (32 * MIB, 32 * MIB));
-        assert_eq!(pool.take(3 * MIB).map(|memory| memory.len()), Some(4 * MIB));
-        assert_eq!(pool.take(3 * MIB), None);
-        assert_eq!(pool.take(100), None, "a mebibyte for a hundred bytes");
-        assert_eq!((bytes(), pool.kept().bytes), (28 * MIB, 28 * MIB));
-        pool.put(vec![0; 40 * MIB]);
-        assert_eq!((bytes(), pool.kept().bytes), (0, 0), "more than it keeps");
+        static POOL: Pool = Pool::new(32 * MIB);
+        let of = |bytes| fresh(bytes).expect("there is memory");
+        let kept = || {
+            let kept = POOL.kept();
+            (kept.list.iter().map(|memory| memory.len()).sum::<usize>(), kept.bytes)
+        };
+        (1..=80).for_each(|_| POOL.put(of(MIB)));
+        POOL.put(of(4 * MIB));
+        assert_eq!(kept(), (32 * MIB, 32 * MIB));
+        assert_eq!(POOL.take_kept(3 * MIB).map(|memory| memory.len()), Some(4 * MIB));
+        assert!(POOL.take_kept(3 * MIB).is_none());
+        assert!(POOL.take_kept(100).is_none(), "a mebibyte for a hundred bytes");
+        assert_eq!(kept(), (28 * MIB, 28 * MIB));
+        POOL.put(of(40 * MIB));
+        assert_eq!(kept(), (0, 0), "more than it keeps");
     }
 
     #[test]
-    fn memory_goes_back_to_its_pool() {
+    fn memory_begins_on_a_border_and_goes_back_to_its_pool() {
+        static POOL: Pool = Pool::new(8 * MIB);
+        for bytes in [1, 5_000, MIB, HUGE_BYTES, HUGE_BYTES + 5] {
+            let mut memory = POOL.take(bytes).expect("there is memory");
+            let at = memory.as_ref().as_ptr();
+            assert!(at.addr().is_multiple_of(4 << 10));
+            assert_eq!(memory.as_mut().len(), bytes);
+            memory.as_mut().fill(7);
+            memory.truncate(bytes / 2);
+            assert!(memory.as_ref().len() == bytes / 2 && memory.as_ref().iter().all(|byte| *byte == 7));
+            drop(memory);
+            let again = POOL.take(bytes).expect("there is memory");
+            assert_eq!((again.as_ref().as_ptr(), again.as_ref().len()), (at, bytes));
+        }
+    }
+
+    #[test]
+    fn what_nobody_has_is_an_error() {
         static POOL: Pool = Pool::new(MIB);
-        let bytes = Pooled::new(vec![7; 1_000], &POOL);
-        let at = bytes.as_ref().as_ptr();
-        assert_eq!(POOL.take(1_000), None);
-        drop(bytes);
-        assert_eq!(POOL.take(1_000).map(|memory| memory.as_ptr()), Some(at));
+        assert!(POOL.take(usize::MAX / 2).is_err());
     }
 }

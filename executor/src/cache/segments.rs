@@ -1,24 +1,25 @@
 //! The bytes of a partition in memory: segments of one size, so that an offset finds its segment by division and a
 //! growing partition is never moved.
 //!
-//! Promises: a slice within one segment shares its memory; only one that crosses a border is copied. The memory of long partitions'
-//! segments is used again.
+//! Promises: a slice within one segment shares its memory; only one that crosses a border is copied. A whole segment is a huge page,
+//! where the system has them, and its memory is used again.
 
 use std::{mem, ops::Range};
 
 use bytes::{Bytes, BytesMut};
 use fanfold_protocol::limit::HOST_CALL_BYTES_MAX;
-use fanfold_store::memory::{Pool, Pooled};
+use fanfold_store::memory::{HUGE_BYTES, Pool, Pooled};
 
-/// Size of every segment but the last. Equal to the largest read, so that a reader who reads in full steps from the
+/// Size of every segment but the last. A multiple of the largest read, so that a reader who reads in full steps from the
 /// start never pays for a copy.
-pub const SEGMENT_BYTES: usize = HOST_CALL_BYTES_MAX;
+pub const SEGMENT_BYTES: usize = HUGE_BYTES;
+const _: () = assert!(SEGMENT_BYTES.is_multiple_of(HOST_CALL_BYTES_MAX));
 
 /// Smallest allocation of a growing segment: most partitions are either tiny or many segments long.
 const FIRST_ALLOCATION: usize = 4 << 10;
 
-/// Memory of whole segments: what a partition gives back when it was spilled, the next one takes.
-static POOL: Pool = Pool::new(32 << 20);
+/// Memory of whole segments: what partitions give back when they were spilled, two of a map at a time, the next ones take.
+static POOL: Pool = Pool::new(64 << 20);
 
 /// Immutable bytes.
 #[derive(Clone, Debug, Default)]
@@ -91,7 +92,7 @@ fn segment_of(offset: u64) -> usize {
 #[derive(Debug, Default)]
 pub struct Growing {
     full: Vec<Bytes>,
-    tail: Vec<u8>,
+    tail: Tail,
     /// Whether a segment was filled: what has one is long, and its later segments are made at once, not grown.
     long: bool,
 }
@@ -99,18 +100,18 @@ pub struct Growing {
 impl Growing {
     /// How many bytes it has.
     pub fn bytes(&self) -> u64 {
-        (self.full.len() * SEGMENT_BYTES + self.tail.len()) as u64
+        (self.full.len() * SEGMENT_BYTES + self.tail.length()) as u64
     }
 
     /// How much memory appending `more` bytes will take beyond what is taken now.
     pub fn growth(&self, more: usize) -> usize {
-        let room = self.tail.capacity() - self.tail.len();
+        let room = self.tail.capacity() - self.tail.length();
         if more <= room { 0 } else { self.reserved_for(more) - self.tail.capacity() }
     }
 
     /// Memory of the tail and the segments after it once `more` bytes are appended.
     fn reserved_for(&self, more: usize) -> usize {
-        let wanted = self.tail.len() + more;
+        let wanted = self.tail.length() + more;
         let (full, rest) = (wanted / SEGMENT_BYTES, wanted % SEGMENT_BYTES);
         full * SEGMENT_BYTES + if rest == 0 { 0 } else { allocation(rest, self.long || full > 0) }
     }
@@ -118,29 +119,17 @@ impl Growing {
     /// Appends a copy of `bytes`.
     pub fn append(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let take = bytes.len().min(SEGMENT_BYTES - self.tail.len());
-            let wanted = self.tail.len() + take;
+            let take = bytes.len().min(SEGMENT_BYTES - self.tail.length());
+            let wanted = self.tail.length() + take;
             if wanted > self.tail.capacity() {
-                self.grow(allocation(wanted, self.long));
+                self.tail.grow(allocation(wanted, self.long));
             }
-            self.tail.extend_from_slice(&bytes[..take]);
+            self.tail.append(&bytes[..take]);
             bytes = &bytes[take..];
-            if self.tail.len() == SEGMENT_BYTES {
-                self.full.push(shared(mem::take(&mut self.tail)));
+            if self.tail.length() == SEGMENT_BYTES {
+                self.full.push(mem::take(&mut self.tail).shared());
                 self.long = true;
             }
-        }
-    }
-
-    /// Gives the tail memory of exactly `bytes`.
-    fn grow(&mut self, bytes: usize) {
-        let used = if bytes == SEGMENT_BYTES && self.tail.is_empty() { POOL.take(bytes) } else { None };
-        match used {
-            Some(mut memory) => {
-                memory.clear();
-                self.tail = memory;
-            }
-            None => self.tail.reserve_exact(bytes - self.tail.len()),
         }
     }
 
@@ -151,28 +140,85 @@ impl Growing {
 
     /// What is in the last segment, however much memory it has.
     pub fn into_tail(self) -> Bytes {
-        shared(self.tail)
+        self.tail.shared()
     }
 
     /// The finished bytes. A last segment that uses under three quarters of its memory is moved to a fitting one.
     pub fn finish(mut self) -> Segments {
         let bytes = self.bytes();
-        if !self.tail.is_empty() {
+        if self.tail.length() > 0 {
             let capacity = self.tail.capacity();
-            let wasteful = (capacity - self.tail.len()) * 4 > capacity;
-            let tail = shared(self.tail);
+            let wasteful = (capacity - self.tail.length()) * 4 > capacity;
+            let tail = self.tail.shared();
             self.full.push(if wasteful { Bytes::copy_from_slice(&tail) } else { tail });
         }
         Segments { list: self.full, bytes }
     }
 }
 
-/// The bytes of a segment, without copying.
-fn shared(segment: Vec<u8>) -> Bytes {
-    if segment.capacity() == SEGMENT_BYTES {
-        Bytes::from_owner(Pooled::new(segment, &POOL))
-    } else {
-        segment.into()
+/// The segment that grows.
+#[derive(Debug)]
+enum Tail {
+    /// In memory that fits, more or less.
+    Fitting(Vec<u8>),
+    /// In memory of a whole segment, and how much of that is used.
+    Whole(Pooled, usize),
+}
+
+impl Default for Tail {
+    fn default() -> Self {
+        Self::Fitting(Vec::new())
+    }
+}
+
+impl Tail {
+    fn length(&self) -> usize {
+        match self {
+            Self::Fitting(bytes) => bytes.len(),
+            Self::Whole(_, used) => *used,
+        }
+    }
+
+    fn capacity(&self) -> usize {
+        match self {
+            Self::Fitting(bytes) => bytes.capacity(),
+            Self::Whole(..) => SEGMENT_BYTES,
+        }
+    }
+
+    /// Gives it memory of exactly `bytes`.
+    fn grow(&mut self, bytes: usize) {
+        let Self::Fitting(fitting) = self else { return };
+        if bytes == SEGMENT_BYTES
+            && let Ok(mut memory) = POOL.take(bytes)
+        {
+            memory.as_mut()[..fitting.len()].copy_from_slice(fitting);
+            *self = Self::Whole(memory, fitting.len());
+            return;
+        }
+        fitting.reserve_exact(bytes - fitting.len());
+    }
+
+    /// Appends bytes for which there is room.
+    fn append(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Fitting(fitting) => fitting.extend_from_slice(bytes),
+            Self::Whole(memory, used) => {
+                memory.as_mut()[*used..][..bytes.len()].copy_from_slice(bytes);
+                *used += bytes.len();
+            }
+        }
+    }
+
+    /// The bytes, without copying.
+    fn shared(self) -> Bytes {
+        match self {
+            Self::Fitting(bytes) => bytes.into(),
+            Self::Whole(mut memory, used) => {
+                memory.truncate(used);
+                Bytes::from_owner(memory)
+            }
+        }
     }
 }
 

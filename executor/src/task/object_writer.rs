@@ -1,5 +1,4 @@
-//! An object while its task writes it: bytes go from the guest into segments of a mebibyte, and on to the store as they
-//! fill.
+//! An object while its task writes it: bytes go from the guest into segments, and on to the store as they fill.
 //!
 //! Each byte is copied once on its way. The segments are charged against the cache's budget, and each charge goes with
 //! its segment: it is given back when the store has sent the bytes. Nothing is seen of the object before `finish`.

@@ -22,13 +22,15 @@ use rustix::{
     io::{Errno, pwritev},
 };
 
-use super::{
-    aligned::{ALIGN, Aligned},
-    cached::is_cached,
-};
+use super::cached::is_cached;
+use crate::memory::{Pool, Pooled};
 
 /// An object of so many bytes is large: it is written in parts.
 pub(crate) const LARGE_BYTES: u64 = crate::upload::PART_BYTES as u64;
+/// What every disk that we know of can address: a page.
+const ALIGN: usize = 4 << 10;
+/// The windows of a few tasks.
+static POOL: Pool = Pool::new(64 << 20);
 /// Bytes that are gathered where they do not come in aligned memory. A file that is not longer goes through the page
 /// cache.
 const GATHER_BYTES: usize = 1 << 20;
@@ -44,8 +46,9 @@ pub struct FileWriter {
     file: File,
     /// Whether the page cache is passed by.
     direct: bool,
-    gathered: Aligned,
-    /// Bytes in `gathered`.
+    /// Memory of pages for what is gathered, once there is something.
+    gathered: Option<Pooled>,
+    /// Bytes that are gathered.
     length: usize,
     /// Bytes in the file.
     at: u64,
@@ -79,7 +82,7 @@ impl FileWriter {
     }
 
     fn new(file: File, direct: bool) -> Self {
-        Self { file, direct, gathered: Aligned::default(), length: 0, at: 0 }
+        Self { file, direct, gathered: None, length: 0, at: 0 }
     }
 
     /// Appends pieces. They are copied unless they lie on pages' borders and are whole pages, as the segments of a
@@ -105,15 +108,10 @@ impl FileWriter {
 
     /// Copies as much as there is room for, and writes what is full.
     fn gather(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let wanted =
-            if self.length + bytes.len() > GATHER_BYTES_FIRST { GATHER_BYTES } else { GATHER_BYTES_FIRST };
-        if self.gathered.length() < wanted {
-            let mut larger = Aligned::new(wanted)?;
-            larger.bytes_mut()[..self.length].copy_from_slice(&self.gathered.bytes()[..self.length]);
-            self.gathered = larger;
-        }
         let taken = bytes.len().min(GATHER_BYTES - self.length);
-        self.gathered.bytes_mut()[self.length..][..taken].copy_from_slice(&bytes[..taken]);
+        let place = self.length..self.length + taken;
+        let wanted = if place.end > GATHER_BYTES_FIRST { GATHER_BYTES } else { GATHER_BYTES_FIRST };
+        self.gathering(wanted)?[place].copy_from_slice(&bytes[..taken]);
         self.length += taken;
         if self.length == GATHER_BYTES {
             self.flush()?;
@@ -121,10 +119,25 @@ impl FileWriter {
         Ok(taken)
     }
 
+    /// Memory for gathering, of at least `wanted` bytes, with what is gathered.
+    fn gathering(&mut self, wanted: usize) -> io::Result<&mut [u8]> {
+        let memory = match self.gathered.take() {
+            Some(memory) if memory.as_ref().len() >= wanted => memory,
+            less => {
+                let mut more = POOL.take(wanted)?;
+                if let Some(less) = less {
+                    more.as_mut()[..self.length].copy_from_slice(&less.as_ref()[..self.length]);
+                }
+                more
+            }
+        };
+        Ok(self.gathered.insert(memory).as_mut())
+    }
+
     fn flush(&mut self) -> io::Result<()> {
-        let gathered = std::mem::take(&mut self.gathered);
-        let written = self.put(&mut vec![&gathered.bytes()[..self.length]]);
-        (self.gathered, self.length) = (gathered, 0);
+        let Some(gathered) = self.gathered.take() else { return Ok(()) };
+        let written = self.put(&mut vec![&gathered.as_ref()[..self.length]]);
+        (self.gathered, self.length) = (Some(gathered), 0);
         written
     }
 
@@ -159,16 +172,17 @@ impl FileWriter {
     /// # Errors
     /// Of the file system.
     pub fn finish(mut self) -> io::Result<File> {
-        let whole = self.length - self.length % ALIGN;
-        let gathered = std::mem::take(&mut self.gathered);
+        let gathered = self.gathered.take();
+        let gathered = gathered.as_ref().map_or(&[][..], |memory| &memory.as_ref()[..self.length]);
+        let (whole, rest) = gathered.split_at(self.length - self.length % ALIGN);
         if self.at == 0 && self.direct {
             self.pass_by(false)?;
         }
-        self.put(&mut vec![&gathered.bytes()[..whole]])?;
+        self.put(&mut vec![whole])?;
         if self.direct {
             self.pass_by(false)?;
         }
-        self.put(&mut vec![&gathered.bytes()[whole..self.length]])?;
+        self.put(&mut vec![rest])?;
         Ok(self.file)
     }
 }
@@ -204,14 +218,14 @@ pub fn read_large_at(file: &File, range: Range<u64>) -> io::Result<Bytes> {
 fn read_pages(file: &File, range: &Range<u64>) -> io::Result<Bytes> {
     let begin = range.start - range.start % ALIGN as u64;
     let wanted = usize::try_from(range.end - begin).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    let mut memory = Aligned::new(wanted.next_multiple_of(ALIGN))?;
+    let mut memory = POOL.take(wanted.checked_next_multiple_of(ALIGN).ok_or(io::ErrorKind::OutOfMemory)?)?;
     let mut length = 0;
     while length < wanted {
         // A read that ended within a page has reached the end of the file.
         if !length.is_multiple_of(ALIGN) {
             break;
         }
-        match file.read_at(&mut memory.bytes_mut()[length..], begin + length as u64) {
+        match file.read_at(&mut memory.as_mut()[length..], begin + length as u64) {
             Ok(0) => break,
             Ok(read) => length += read,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}

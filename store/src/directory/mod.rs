@@ -7,7 +7,6 @@
 //!
 //! Every function here blocks and is called through [`blocking`].
 
-mod aligned;
 mod cached;
 pub(crate) mod files;
 pub(crate) mod large;
