@@ -134,7 +134,7 @@ pub const FUTURES_HELD_MAX: usize = WAIT_FUTURES_MAX;
 pub const READERS_MAX: usize = 1 << 16;
 /// Unfinished writers of one task.
 pub const WRITERS_MAX: usize = 1 << 10;
-/// Objects that one task writes at a time: each may hold three parts of 8 MiB on its way to a server.
+/// Objects that one task writes at a time: each may hold two parts of 16 MiB, one of them on its way to a server.
 pub const OBJECT_WRITERS_MAX: usize = 64;
 /// Generators whose outputs a task takes at once.
 pub const GENERATORS_MAX: usize = 1 << 10;
@@ -147,7 +147,7 @@ pub const DROPS_HELD_MAX: usize = 64;
 /// Times one `read` has a lost partition made again before it gives up.
 pub const RECOVERIES_MAX: u32 = 4;
 /// Bytes that one task has fetched and not yet read, over all its readers that read in order.
-pub const READ_AHEAD_BYTES_MAX: usize = 16 << 20;
+pub const READ_AHEAD_BYTES_MAX: usize = 64 << 20;
 /// A partition at most this long is read from elsewhere as a whole and kept in memory for its other readers.
 pub const LOAD_WHOLE_BYTES_MAX: u64 = 8 << 20;
 /// The same where only some of its blocks are wanted: a reducer of a shuffle wants a few of each of hundreds of partitions, which

@@ -80,7 +80,10 @@ impl TaskHost {
         let lengths = (first..first + count).filter_map(|block| index.block_range(block as usize));
         let lengths = lengths.map(|block| block.end - block.start).collect();
         let content = Content::Partition { start: range.start, partition };
-        Ok(Box::new(Reader::new(content, range.end - range.start, lengths, refs, Some(Made { id, key }))))
+        let size = range.end - range.start;
+        let mut reader = Box::new(Reader::new(content, size, lengths, refs, Some(Made { id, key })));
+        reader.read_ahead(&self.env, &self.ahead);
+        Ok(reader)
     }
 
     /// Opens what this task has stored itself.

@@ -1,11 +1,12 @@
 //! An open value: where its bytes are, its blocks, and reading ahead of a guest that reads in order.
 //!
-//! Bytes that are in memory are handed out as slices. Others come in windows, and while the guest works on one, the next is
-//! fetched. A window is a mebibyte; it grows while the guest reads on in an object, and most where each is a request to a
+//! Bytes that are in memory are handed out as slices. Others come in windows: the first is fetched when a partition is opened, and while
+//! the guest works on one, the next ones are on their way. A window is a mebibyte; it grows while the guest reads on in an object, and most where each is a request to a
 //! server of objects, which has its price. What a task's windows take is bounded: many readers have small ones, and nothing ahead. A reader
 //! does not recover what is lost; it says so, and `open` does.
 
 use std::{
+    collections::VecDeque,
     ops::Range,
     sync::{
         Arc,
@@ -24,11 +25,13 @@ use crate::cache::Partition;
 /// Bytes fetched at once for a guest that reads in order.
 const WINDOW: u64 = limit::HOST_CALL_BYTES_MAX as u64;
 /// The largest window of a long object in a directory: a disk is at its fastest when it is asked for so much.
-const OBJECT_WINDOW_MAX: u64 = 4 << 20;
+const OBJECT_WINDOW_MAX: u64 = 8 << 20;
 /// The first and the largest window where each costs a request: a block of a shuffle is one or two, a long object 1,300 a
 /// terabyte and not 10^6.
 const BILLED_WINDOW: u64 = 2 << 20;
 const BILLED_WINDOW_MAX: u64 = 8 << 20;
+/// Windows on their way to a guest that reads on. A disk, like a server, is faster when it is asked for several.
+const AHEAD_MAX: usize = 3;
 /// A window for which there is no room: the bytes under one checksum of a partition.
 const SMALL_WINDOW: u64 = 256 << 10;
 /// A rest that is shorter is read with the window before it.
@@ -82,9 +85,12 @@ pub struct Reader {
     window: (u64, Bytes),
     /// Of the window, if there was some.
     room: Option<Room>,
-    ahead: Option<Ahead>,
+    /// The windows after it, in order.
+    ahead: VecDeque<Ahead>,
     /// Bytes of the next window.
     step: u64,
+    /// Windows that were read.
+    windows: usize,
 }
 
 /// A fetch that runs while the guest works.
@@ -136,7 +142,8 @@ impl Reader {
         made: Option<Made>,
     ) -> Self {
         let window = (0, Bytes::new());
-        Self { content, size, blocks, refs, made, next: 0, window, room: None, ahead: None, step: 0 }
+        let ahead = VecDeque::new();
+        Self { content, size, blocks, refs, made, next: 0, window, room: None, ahead, step: 0, windows: 0 }
     }
 
     /// Of bytes that are at hand.
@@ -186,7 +193,7 @@ impl Reader {
     pub fn replace_partition(&mut self, copy: Partition, key: StoredKey) {
         if let (Content::Partition { partition, .. }, Some(made)) = (&mut self.content, &mut self.made) {
             (*partition, made.key) = (copy, key);
-            self.ahead = None;
+            self.ahead.clear();
         }
     }
 
@@ -283,7 +290,12 @@ impl Reader {
     ) -> Result<(), Error> {
         // What was in it has been read.
         (self.window, self.room) = ((0, Bytes::new()), None);
-        if let Some(ahead) = self.ahead.take().filter(|ahead| ahead.range.contains(&wanted.start)) {
+        self.windows += 1;
+        // What is before it is not wanted any more.
+        while let Some(ahead) = self.ahead.pop_front() {
+            if !ahead.range.contains(&wanted.start) {
+                continue;
+            }
             let bytes = ahead.fetch.await.map_err(|_| Error::internal("a read was stopped"))??;
             (self.window, self.room) = ((ahead.range.start, bytes), Some(ahead.room));
             return Ok(());
@@ -326,18 +338,25 @@ impl Reader {
         if left < self.step + SHORT_REST { left } else { self.step }
     }
 
-    /// Starts to fetch what follows the window, if there is something and the task has not read too far ahead.
-    fn read_ahead(&mut self, env: &Arc<Environment>, used: &Arc<AtomicUsize>) {
-        let begin = self.window.0 + self.window.1.len() as u64;
-        if self.ahead.is_some() || begin >= self.size {
+    /// Starts to fetch what follows the window, if that is elsewhere and the task has not read too far ahead: one window before
+    /// anything was read, more of them while the guest reads on.
+    pub(super) fn read_ahead(&mut self, env: &Arc<Environment>, used: &Arc<AtomicUsize>) {
+        if let Content::Inline(_) | Content::Partition { partition: Partition::Memory(_), .. } = self.content
+        {
             return;
         }
-        let step = self.next_step(self.is_billed(env), begin);
-        let Some(room) = Room::up_to(used, step) else { return };
-        let range = begin..begin + room.bytes as u64;
-        let (account, fetch) = (Account::current(), fetch(env.clone(), self.content.clone(), range.clone()));
-        let fetch = env.reads.spawn(async move { account.charge(fetch).await });
-        self.ahead = Some(Ahead { range, fetch: AbortOnDropHandle::new(fetch), room });
+        let window_end = self.window.0 + self.window.1.len() as u64;
+        let mut begin = self.ahead.back().map_or(window_end, |last| last.range.end);
+        while begin < self.size && self.ahead.len() < self.windows.clamp(1, AHEAD_MAX) {
+            let step = self.next_step(self.is_billed(env), begin);
+            let Some(room) = Room::up_to(used, step) else { return };
+            let range = begin..begin + room.bytes as u64;
+            begin = range.end;
+            let (account, fetch) =
+                (Account::current(), fetch(env.clone(), self.content.clone(), range.clone()));
+            let fetch = env.reads.spawn(async move { account.charge(fetch).await });
+            self.ahead.push_back(Ahead { range, fetch: AbortOnDropHandle::new(fetch), room });
+        }
     }
 }
 

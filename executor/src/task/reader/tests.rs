@@ -64,7 +64,7 @@ async fn a_task_reads_ahead_in_so_many_places_and_no_more() {
     }
     assert_eq!(ahead.load(Relaxed), limit::READ_AHEAD_BYTES_MAX);
     // Each has its window and what comes after it; the others have a small window that is not counted.
-    assert_eq!(readers.iter().filter(|reader| reader.ahead.is_some()).count(), readers.len() / 4);
+    assert_eq!(readers.iter().filter(|reader| !reader.ahead.is_empty()).count(), readers.len() / 4);
     assert_eq!(readers.last().unwrap().window.1.len() as u64, SMALL_WINDOW);
     drop(readers);
     assert_eq!(ahead.load(Relaxed), 0);
@@ -98,6 +98,33 @@ async fn a_server_is_asked_for_more_at_a_time_as_the_guest_reads_on() {
         block.read(&env, &ahead, offset, 1 << 20).await.unwrap();
     }
     assert_eq!(store.requests().get - before - gets, 1);
+}
+
+#[tokio::test]
+async fn the_further_a_guest_reads_the_more_is_on_its_way() {
+    let data = pattern(64 * MIB);
+    let (env, mut reader) = environment(&data).await;
+    let ahead = Arc::default();
+    // As when a partition is opened.
+    reader.read_ahead(&env, &ahead);
+    assert_eq!((reader.ahead.len(), reader.ahead[0].range.clone()), (1, 0..MIB));
+    let mut most = Vec::new();
+    for offset in (0..data.len()).step_by(1 << 20) {
+        let bytes = reader.read(&env, &ahead, offset as u64, 1 << 20).await.unwrap();
+        assert_eq!(bytes, data[offset..offset + (1 << 20)]);
+        let places = std::iter::once(reader.window.0 + reader.window.1.len() as u64)
+            .chain(reader.ahead.iter().map(|ahead| ahead.range.end));
+        assert!(reader.ahead.iter().map(|ahead| ahead.range.start).eq(places.take(reader.ahead.len())));
+        most.push(reader.ahead.len());
+    }
+    assert_eq!((most[0], most.iter().max(), most.last()), (1, Some(&AHEAD_MAX), Some(&0)), "{most:?}");
+    // Elsewhere: what was on its way is not wanted.
+    reader.read(&env, &ahead, 0, 1 << 20).await.unwrap();
+    reader.read(&env, &ahead, MIB, 1 << 20).await.unwrap();
+    assert_eq!(reader.read(&env, &ahead, 50 * MIB, 5).await.unwrap(), data[50 << 20..(50 << 20) + 5]);
+    assert!(reader.ahead.is_empty());
+    drop(reader);
+    assert_eq!(ahead.load(Relaxed), 0);
 }
 
 #[tokio::test]
