@@ -1,8 +1,8 @@
 //! `peers`: our sort and groupby, embedded, in turn with what others would be used for the same: a shuffle written by hand for Ray
 //! and NumPy, NumPy over processes and files, DuckDB, Polars (programs in `bench/peers`, which validate what they made).
 //!
-//! All take the same files, which the page cache has, find as much memory that the machine need not ask its host for, and
-//! write to the same disk, one after the other in each round, so that a ratio is of one run on one machine. Starting a
+//! All take the same files, which the page cache has, find memory that the host has given already, and write to
+//! the same disk, one after the other in each round, so that a ratio is of one run on one machine. Starting a
 //! server, Ray or a pool of processes is not measured. What ours makes is on the disk when it ends; theirs is in the page
 //! cache, so there are two ratios: to when they end, and to when what they made is on the disk too. Memory: of ours the most
 //! that was resident, of peers what no file backs, of all their processes.
@@ -27,8 +27,6 @@ const SORTS: [(&str, &[&str]); 5] = [
     ("sort_duckdb.py", &[]),
     ("sort_polars.py", &[]),
 ];
-/// Memory that is asked for at a time.
-const PIECE_BYTES: u64 = 64 << 20;
 const GROUPBYS: [&str; 2] = ["duckdb", "polars"];
 
 /// Runs the benchmark. Arguments as for `sort`; its rounds are those of groupby too.
@@ -120,16 +118,12 @@ fn folder(objects: &Path, prefix: &str) -> Result<PathBuf> {
 }
 
 /// Brings the machine to the same state before everybody: there is memory for what is written in between, for output and for
-/// programs, and the input is in the page cache. The host of a virtual machine may have taken back what was not in use for
-/// a while; whoever needs it first pays for getting it again, some seconds per GB.
+/// programs, and the input is in the page cache.
 fn prepare(input: &Path) -> Result<()> {
     let mut files = Vec::new();
     bound::list(input, &mut files)?;
     let sizes = files.iter().map(|file| Ok(file.metadata()?.len()));
-    let bytes = sizes.sum::<Result<u64>>()?;
-    let memory = (3 * bytes).min(report::memory_available() / 4 * 3);
-    let pieces: Vec<Vec<u8>> = (0..memory / PIECE_BYTES).map(|_| vec![1; PIECE_BYTES as usize]).collect();
-    drop(std::hint::black_box(pieces));
+    report::warm_memory(sort::MEMORY_SHARE * sizes.sum::<Result<u64>>()?)?;
     for file in files {
         std::io::copy(&mut std::fs::File::open(file)?, &mut std::io::sink())?;
     }

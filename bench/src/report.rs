@@ -1,6 +1,11 @@
 //! JSON lines and the few statistics behind them.
 
+use std::io;
+
+use memmap2::{Advice, MmapMut};
 use serde_json::{Value, json};
+
+const PAGE_BYTES: usize = 4 << 10;
 
 /// Prints one result: the benchmark's name, what was measured, and its figures.
 pub fn line(bench: &str, what: &str, figures: Value) {
@@ -37,6 +42,21 @@ pub fn peak_bytes(pid: u32) -> u64 {
 /// Memory that the machine could give to a program, in bytes.
 pub fn memory_available() -> u64 {
     kernel_bytes("meminfo", "MemAvailable:")
+}
+
+/// Brings the machine to a state in which `bytes` of memory, of what it could give, are quickly had: the host of a virtual machine may
+/// have taken back what was not in use for a while, and whoever needs it first pays for getting it again, some seconds per GB.
+///
+/// # Errors
+/// Where the system does not give that much.
+pub fn warm_memory(bytes: u64) -> io::Result<()> {
+    let bytes = bytes.min(memory_available() / 4 * 3) as usize;
+    let mut memory = MmapMut::map_anon(bytes.max(1))?;
+    // What is free in huge pages is what a host takes back. Small ones come from it, too.
+    let _ = memory.advise(Advice::HugePage);
+    memory.iter_mut().step_by(PAGE_BYTES).for_each(|byte| *byte = 1);
+    std::hint::black_box(memory);
+    Ok(())
 }
 
 fn kernel_bytes(file: &str, field: &str) -> u64 {

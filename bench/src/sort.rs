@@ -18,6 +18,9 @@ const MEMORY_BYTES: u64 = 1 << 30;
 /// For functions, of each executor, where partitions have more: room for a task beside the driver, which waits.
 const FUNCTIONS_BYTES: u64 = 512 << 20;
 
+/// Memory that somebody who sorts may take, in the page cache too, by the size of the input.
+pub const MEMORY_SHARE: u64 = 3;
+
 /// What to measure.
 #[derive(Clone)]
 pub struct Plan {
@@ -102,6 +105,7 @@ pub async fn run(args: &[String]) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let mut bench = Bench::start(dir.path(), &plan).await?;
     for round in 0..plan.rounds {
+        report::warm_memory(MEMORY_SHARE * plan.bytes)?;
         let figures = bench.round(&plan, round, json!({})).await?;
         report::line("sort", &plan.strategy, figures);
     }
@@ -155,6 +159,7 @@ impl Bench {
         let made = job::output(&mut rest, &made).await?;
         let bound = match &platform {
             Platform::Up(_) => {
+                report::warm_memory(MEMORY_SHARE * plan.bytes)?;
                 Some(Bound::measure(&dir.join("objects"), dir, plan.bytes, plan.cache_bytes, cores())?)
             }
             Platform::Cluster(_) => None,
