@@ -73,6 +73,7 @@ impl Executor {
             cache,
             store: store.clone(),
             reads: TaskTracker::new(),
+            fetched: Arc::default(),
             gpu: gpu(&config),
         });
         let (gpus, adapter) = adapter(tasks.gpu.as_ref(), config.gpus).await;

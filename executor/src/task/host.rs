@@ -30,7 +30,7 @@ use super::{
     object_writer::ObjectWriter,
     outputs::Outputs,
     owner::Owner,
-    reader::Reader,
+    reader::{Fetched, Reader},
     writer::Writer,
 };
 use crate::cache::Cache;
@@ -46,6 +46,8 @@ pub struct Environment {
     pub store: Store,
     /// Reads ahead of a guest run under it.
     pub reads: TaskTracker,
+    /// Bytes that they, and reads for a guest that waits, have fetched.
+    pub fetched: Arc<AtomicUsize>,
     /// What computes for functions that want a gpu; `None` where the executor has no slots for them.
     pub gpu: Option<Gpu>,
 }
@@ -104,8 +106,8 @@ pub struct TaskHost {
     pub(super) calls: u64,
     /// First outputs of calls, in order, that are not known to have ended.
     pub(super) pending: VecDeque<PartitionId>,
-    /// Bytes that this task's readers have read or are reading ahead.
-    pub(super) ahead: Arc<AtomicUsize>,
+    /// What its readers have fetched.
+    pub(super) fetched: Fetched,
     pub(super) bytes_read: u64,
     pub(super) bytes_written: u64,
     /// What it was told last of a partition that was made again and differs.
@@ -124,6 +126,7 @@ impl TaskHost {
     /// For an attempt whose arguments are `args`.
     pub fn new(env: Arc<Environment>, identity: Identity, owner: Option<Owner>, args: &[Argument]) -> Self {
         let mut host = Self {
+            fetched: Fetched::new(env.fetched.clone()),
             env,
             identity,
             owner,
@@ -136,7 +139,6 @@ impl TaskHost {
             gpu: None,
             calls: 0,
             pending: VecDeque::new(),
-            ahead: Arc::default(),
             bytes_read: 0,
             bytes_written: 0,
             differs: None,

@@ -82,7 +82,7 @@ impl TaskHost {
         let content = Content::Partition { start: range.start, partition };
         let size = range.end - range.start;
         let mut reader = Box::new(Reader::new(content, size, lengths, refs, Some(Made { id, key })));
-        reader.read_ahead(&self.env, &self.ahead);
+        reader.read_ahead(&self.env, &self.fetched);
         Ok(reader)
     }
 
@@ -162,7 +162,7 @@ impl TaskHost {
         length: u32,
     ) -> (Box<Reader>, Result<Bytes, Error>) {
         for _ in 0..limit::RECOVERIES_MAX {
-            let error = match reader.read(&self.env, &self.ahead, offset, length).await {
+            let error = match reader.read(&self.env, &self.fetched, offset, length).await {
                 Ok(bytes) => {
                     if reader.is_remote() {
                         self.bytes_read += bytes.len() as u64;

@@ -5,20 +5,15 @@
 //! server of objects, which has its price. What a task's windows take is bounded: many readers have small ones, and nothing ahead. A reader
 //! does not recover what is lost; it says so, and `open` does.
 
-use std::{
-    collections::VecDeque,
-    ops::Range,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
-};
+use std::{collections::VecDeque, ops::Range, sync::Arc};
 
 use bytes::{Bytes, BytesMut};
 use fanfold_protocol::{Digest, Error, PartitionId, limit, value::StoredKey};
 use fanfold_store::Account;
 use tokio_util::task::AbortOnDropHandle;
 
+pub use self::room::Fetched;
+use self::room::Room;
 use super::host::Environment;
 use crate::cache::Partition;
 
@@ -99,37 +94,6 @@ struct Ahead {
     range: Range<u64>,
     fetch: AbortOnDropHandle<Result<Bytes, Error>>,
     room: Room,
-}
-
-/// A window's share of what one task may have fetched.
-#[derive(Debug)]
-struct Room {
-    used: Arc<AtomicUsize>,
-    bytes: usize,
-}
-
-impl Room {
-    fn take(used: &Arc<AtomicUsize>, bytes: u64) -> Option<Self> {
-        let bytes = bytes as usize;
-        let fits = |now: usize| now.checked_add(bytes).filter(|sum| *sum <= limit::READ_AHEAD_BYTES_MAX);
-        used.fetch_update(Relaxed, Relaxed, fits).ok()?;
-        Some(Self { used: used.clone(), bytes })
-    }
-}
-
-impl Room {
-    /// Room for `bytes`, or for as much less as there is.
-    fn up_to(used: &Arc<AtomicUsize>, bytes: u64) -> Option<Self> {
-        let mut halves =
-            std::iter::successors(Some(bytes), |bytes| Some(bytes / 2).filter(|half| *half >= WINDOW));
-        halves.find_map(|bytes| Self::take(used, bytes))
-    }
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        self.used.fetch_sub(self.bytes, Relaxed);
-    }
 }
 
 impl Reader {
@@ -217,7 +181,7 @@ impl Reader {
     pub async fn read(
         &mut self,
         env: &Arc<Environment>,
-        ahead: &Arc<AtomicUsize>,
+        ahead: &Fetched,
         offset: u64,
         length: u32,
     ) -> Result<Bytes, Error> {
@@ -246,7 +210,7 @@ impl Reader {
     async fn fetched(
         &mut self,
         env: &Arc<Environment>,
-        ahead: &Arc<AtomicUsize>,
+        ahead: &Fetched,
         range: Range<u64>,
         in_order: bool,
     ) -> Result<Bytes, Error> {
@@ -284,7 +248,7 @@ impl Reader {
     async fn refill(
         &mut self,
         env: &Arc<Environment>,
-        used: &Arc<AtomicUsize>,
+        fetched: &Fetched,
         wanted: Range<u64>,
         in_order: bool,
     ) -> Result<(), Error> {
@@ -304,9 +268,9 @@ impl Reader {
         if in_order {
             let billed = self.is_billed(env);
             let step = self.next_step(billed, range.start);
-            self.room = Room::up_to(used, step);
+            self.room = fetched.room(step, WINDOW);
             let without = if billed { WINDOW } else { SMALL_WINDOW };
-            let step = self.room.as_ref().map_or(without, |room| room.bytes as u64);
+            let step = self.room.as_ref().map_or(without, Room::bytes);
             range.end = range.end.max(range.start + step);
         }
         range.end = range.end.min(self.size);
@@ -340,7 +304,7 @@ impl Reader {
 
     /// Starts to fetch what follows the window, if that is elsewhere and the task has not read too far ahead: one window before
     /// anything was read, more of them while the guest reads on.
-    pub(super) fn read_ahead(&mut self, env: &Arc<Environment>, used: &Arc<AtomicUsize>) {
+    pub(super) fn read_ahead(&mut self, env: &Arc<Environment>, fetched: &Fetched) {
         if let Content::Inline(_) | Content::Partition { partition: Partition::Memory(_), .. } = self.content
         {
             return;
@@ -349,8 +313,8 @@ impl Reader {
         let mut begin = self.ahead.back().map_or(window_end, |last| last.range.end);
         while begin < self.size && self.ahead.len() < self.windows.clamp(1, AHEAD_MAX) {
             let step = self.next_step(self.is_billed(env), begin);
-            let Some(room) = Room::up_to(used, step) else { return };
-            let range = begin..begin + room.bytes as u64;
+            let Some(room) = fetched.room(step, WINDOW) else { return };
+            let range = begin..begin + room.bytes();
             begin = range.end;
             let (account, fetch) =
                 (Account::current(), fetch(env.clone(), self.content.clone(), range.clone()));
@@ -386,5 +350,6 @@ fn whole(size: u64) -> Vec<u64> {
     if size == 0 { Vec::new() } else { vec![size] }
 }
 
+mod room;
 #[cfg(test)]
 mod tests;
