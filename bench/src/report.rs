@@ -40,7 +40,7 @@ pub fn peak_bytes(pid: u32) -> u64 {
 }
 
 /// Memory that the machine could give to a program, in bytes.
-pub fn memory_available() -> u64 {
+fn memory_available() -> u64 {
     kernel_bytes("meminfo", "MemAvailable:")
 }
 

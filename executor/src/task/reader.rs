@@ -1,9 +1,9 @@
 //! An open value: where its bytes are, its blocks, and reading ahead of a guest that reads in order.
 //!
 //! Bytes that are in memory are handed out as slices. Others come in windows: the first is fetched when a partition is opened, and while
-//! the guest works on one, the next ones are on their way. A window is a mebibyte; it grows while the guest reads on in an object, and most where each is a request to a
-//! server of objects, which has its price. What a task's windows take is bounded: many readers have small ones, and nothing ahead. A reader
-//! does not recover what is lost; it says so, and `open` does.
+//! the guest works on one, the next ones are on their way. A window is a mebibyte; it grows while the guest reads on in an object,
+//! and most where each is a request to a server of objects, which has its price. What windows take is bounded ([`Fetched`]): many readers
+//! have small ones, and nothing ahead. A reader does not recover what is lost; it says so, and `open` does.
 
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
@@ -84,7 +84,7 @@ pub struct Reader {
     ahead: VecDeque<Ahead>,
     /// Bytes of the next window.
     step: u64,
-    /// Windows that were read.
+    /// Windows that were read in order, one after the other.
     windows: usize,
 }
 
@@ -181,7 +181,7 @@ impl Reader {
     pub async fn read(
         &mut self,
         env: &Arc<Environment>,
-        ahead: &Fetched,
+        fetched: &Fetched,
         offset: u64,
         length: u32,
     ) -> Result<Bytes, Error> {
@@ -198,26 +198,26 @@ impl Reader {
             _ => {}
         }
         let in_order = range.start == self.next;
-        let bytes = self.fetched(env, ahead, range.clone(), in_order).await?;
+        let bytes = self.windowed(env, fetched, range.clone(), in_order).await?;
         self.next = range.end;
         if in_order {
-            self.read_ahead(env, ahead);
+            self.read_ahead(env, fetched);
         }
         Ok(bytes)
     }
 
     /// The bytes of a range, from the window, what was read ahead, and the store, in this order.
-    async fn fetched(
+    async fn windowed(
         &mut self,
         env: &Arc<Environment>,
-        ahead: &Fetched,
+        fetched: &Fetched,
         range: Range<u64>,
         in_order: bool,
     ) -> Result<Bytes, Error> {
         let (mut at, mut parts) = (range.start, Vec::new());
         while at < range.end {
             if self.in_window(at).is_empty() {
-                self.refill(env, ahead, at..range.end, in_order).await?;
+                self.refill(env, fetched, at..range.end, in_order).await?;
             }
             let mut part = self.in_window(at);
             if part.is_empty() {
@@ -254,7 +254,7 @@ impl Reader {
     ) -> Result<(), Error> {
         // What was in it has been read.
         (self.window, self.room) = ((0, Bytes::new()), None);
-        self.windows += 1;
+        self.windows = if in_order { self.windows + 1 } else { 0 };
         // What is before it is not wanted any more.
         while let Some(ahead) = self.ahead.pop_front() {
             if !ahead.range.contains(&wanted.start) {
