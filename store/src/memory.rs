@@ -1,18 +1,23 @@
 //! Memory that is used again.
 //!
 //! Memory that is fresh from the system has to be found and zeroed by it, page by page, which for bytes that only pass through takes
-//! longer than everything else that is done with them. So it comes in huge pages where it is long, is given back whole, and is kept, up to
-//! a bound, with whatever was in it. A disk also takes huge pages in fewer and larger requests (`docs/adr/0005`).
+//! longer than everything else that is done with them; and threads that ask for it wait for each other. So it comes in huge pages where it
+//! is long, is given back whole, and is kept for some seconds, up to a bound, with whatever was in it. A disk also takes huge pages in
+//! fewer and larger requests (`docs/adr/0005`).
 
 use std::{
     io,
     sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
 };
 
 use memmap2::{Advice, MmapMut};
 
 /// A huge page of most processors. Memory of whole ones is a huge page each, where the system has one.
 pub const HUGE_BYTES: usize = 2 << 20;
+/// How long memory is kept that nobody wants.
+const KEPT_FOR: Duration = Duration::from_secs(10);
 
 /// Memory that nobody uses.
 #[derive(Debug)]
@@ -24,14 +29,26 @@ pub struct Pool {
 /// Last given back last.
 #[derive(Debug)]
 struct Kept {
-    list: Vec<MmapMut>,
+    list: Vec<(Instant, MmapMut)>,
     bytes: usize,
+    /// Whether a thread runs that gives the system what was kept for long.
+    swept: bool,
+}
+
+impl Kept {
+    /// Takes out what comes before `number`, for the caller to drop without the lock: that takes the system long.
+    #[must_use]
+    fn take_before(&mut self, number: usize) -> Vec<(Instant, MmapMut)> {
+        let taken: Vec<_> = self.list.drain(..number).collect();
+        self.bytes -= taken.iter().map(|(_, memory)| memory.len()).sum::<usize>();
+        taken
+    }
 }
 
 impl Pool {
     /// One that keeps at most `bytes_max` bytes.
     pub const fn new(bytes_max: usize) -> Self {
-        Self { kept: Mutex::new(Kept { list: Vec::new(), bytes: 0 }), bytes_max }
+        Self { kept: Mutex::new(Kept { list: Vec::new(), bytes: 0, swept: false }), bytes_max }
     }
 
     /// Memory of `bytes`, from a page's border: what is kept, with what was in it, or fresh.
@@ -39,43 +56,69 @@ impl Pool {
     /// # Errors
     /// Of the system, which has no more.
     pub fn take(&'static self, bytes: usize) -> io::Result<Pooled> {
-        let memory = match self.take_kept(bytes) {
+        let size = size_of(bytes);
+        let memory = match self.take_kept(size) {
             Some(memory) => memory,
-            None => fresh(bytes)?,
+            None => fresh(size)?,
         };
         Ok(Pooled { memory: Some(memory), length: bytes, pool: self })
     }
 
-    /// Not what has more than twice as many.
-    fn take_kept(&self, bytes: usize) -> Option<MmapMut> {
-        let fits = |memory: &MmapMut| (bytes..=bytes.saturating_mul(2)).contains(&memory.len());
+    fn take_kept(&self, size: usize) -> Option<MmapMut> {
         let mut kept = self.kept();
-        let number = kept.list.iter().rposition(fits)?;
-        let memory = kept.list.remove(number);
-        kept.bytes -= memory.len();
-        Some(memory)
+        let number = kept.list.iter().rposition(|(_, memory)| memory.len() == size)?;
+        kept.bytes -= size;
+        Some(kept.list.remove(number).1)
     }
 
-    /// Keeps memory; what was given back longest ago makes room for it.
-    fn put(&self, memory: MmapMut) {
+    /// Keeps memory that was given back at `now`; what came longest ago makes room for it.
+    fn put(&'static self, memory: MmapMut, now: Instant) {
         let mut kept = self.kept();
         kept.bytes += memory.len();
-        kept.list.push(memory);
-        let (mut left, mut gone) = (kept.bytes, 0);
-        while left > self.bytes_max {
-            left -= kept.list[gone].len();
-            gone += 1;
+        kept.list.push((now, memory));
+        let mut left = kept.bytes;
+        let is_over = |(_, memory): &&(Instant, MmapMut)| {
+            let over = left > self.bytes_max;
+            left -= memory.len();
+            over
+        };
+        let number = kept.list.iter().take_while(is_over).count();
+        let gone = kept.take_before(number);
+        if !kept.swept {
+            let sweep = || {
+                while self.sweep(Instant::now()) {
+                    thread::park_timeout(KEPT_FOR / 2)
+                }
+            };
+            // Without the thread, what is kept is bounded all the same.
+            kept.swept = thread::Builder::new().name("fanfold-memory".to_owned()).spawn(sweep).is_ok();
         }
-        kept.bytes = left;
-        let gone: Vec<_> = kept.list.drain(..gone).collect();
-        // What takes the system long is not done under the lock.
         drop(kept);
         drop(gone);
+    }
+
+    /// Gives the system what was kept for long at `now`; whether anything is left.
+    fn sweep(&self, now: Instant) -> bool {
+        let mut kept = self.kept();
+        let is_old = |(since, _): &&(Instant, MmapMut)| now.duration_since(*since) >= KEPT_FOR;
+        let number = kept.list.iter().take_while(is_old).count();
+        let gone = kept.take_before(number);
+        kept.swept = !kept.list.is_empty();
+        let is_left = kept.swept;
+        drop(kept);
+        drop(gone);
+        is_left
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The size of memory in which there is room for `bytes`: up to a quarter more, so that what one gave back fits the next.
+fn size_of(bytes: usize) -> usize {
+    let step = (bytes.checked_next_power_of_two().unwrap_or_default() / 8).max(4 << 10);
+    bytes.max(1).checked_next_multiple_of(step).unwrap_or(bytes)
 }
 
 fn fresh(bytes: usize) -> io::Result<MmapMut> {
@@ -118,7 +161,7 @@ impl AsMut<[u8]> for Pooled {
 impl Drop for Pooled {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take() {
-            self.pool.put(memory);
+            self.pool.put(memory, Instant::now());
         }
     }
 }
@@ -129,23 +172,57 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
+    fn of(bytes: usize) -> MmapMut {
+        fresh(bytes).expect("there is memory")
+    }
+
+    /// Bytes that a pool keeps, counted twice.
+    fn kept(pool: &Pool) -> (usize, usize) {
+        let kept = pool.kept();
+        (kept.list.iter().map(|(_, memory)| memory.len()).sum(), kept.bytes)
+    }
+
     #[test]
     fn what_is_kept_is_bounded_and_fits() {
         static POOL: Pool = Pool::new(32 * MIB);
-        let of = |bytes| fresh(bytes).expect("there is memory");
-        let kept = || {
-            let kept = POOL.kept();
-            (kept.list.iter().map(|memory| memory.len()).sum::<usize>(), kept.bytes)
-        };
-        (1..=80).for_each(|_| POOL.put(of(MIB)));
-        POOL.put(of(4 * MIB));
-        assert_eq!(kept(), (32 * MIB, 32 * MIB));
-        assert_eq!(POOL.take_kept(3 * MIB).map(|memory| memory.len()), Some(4 * MIB));
-        assert!(POOL.take_kept(3 * MIB).is_none());
-        assert!(POOL.take_kept(100).is_none(), "a mebibyte for a hundred bytes");
-        assert_eq!(kept(), (28 * MIB, 28 * MIB));
-        POOL.put(of(40 * MIB));
-        assert_eq!(kept(), (0, 0), "more than it keeps");
+        let put = |bytes| POOL.put(of(bytes), Instant::now());
+        (1..=80).for_each(|_| put(MIB));
+        put(4 * MIB);
+        assert_eq!(kept(&POOL), (32 * MIB, 32 * MIB));
+        let taken = POOL.take(4 * MIB - MIB / 3).expect("there is memory");
+        assert_eq!(kept(&POOL), (28 * MIB, 28 * MIB));
+        assert_eq!(taken.as_ref().len(), 4 * MIB - MIB / 3);
+        assert!(POOL.take_kept(size_of(3 * MIB)).is_none());
+        drop(taken);
+        assert_eq!(kept(&POOL), (32 * MIB, 32 * MIB));
+        put(40 * MIB);
+        assert_eq!(kept(&POOL), (0, 0), "more than it keeps");
+    }
+
+    #[test]
+    fn what_is_kept_for_long_goes() {
+        static POOL: Pool = Pool::new(32 * MIB);
+        let (begin, second) = (Instant::now(), Duration::from_secs(1));
+        POOL.put(of(MIB), begin);
+        POOL.put(of(2 * MIB), begin + second);
+        assert!(POOL.sweep(begin + second));
+        assert_eq!(kept(&POOL), (3 * MIB, 3 * MIB));
+        assert!(POOL.sweep(begin + KEPT_FOR));
+        assert_eq!(kept(&POOL), (2 * MIB, 2 * MIB));
+        assert!(!POOL.sweep(begin + second + KEPT_FOR));
+        assert_eq!(kept(&POOL), (0, 0));
+    }
+
+    #[test]
+    fn sizes_are_a_quarter_more_at_most() {
+        for bytes in [1, 4_000, 5_000, 100_000, 333_333, MIB, MIB + 1, 5 * MIB, 7 * MIB + 5] {
+            let size = size_of(bytes);
+            assert!(
+                size >= bytes && size.is_multiple_of(4_096) && size - bytes < (bytes / 4).max(4_096),
+                "{bytes}: {size}"
+            );
+        }
+        assert_eq!(size_of(HUGE_BYTES), HUGE_BYTES);
     }
 
     #[test]

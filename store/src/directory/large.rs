@@ -29,8 +29,8 @@ use crate::memory::{Pool, Pooled};
 pub(crate) const LARGE_BYTES: u64 = crate::upload::PART_BYTES as u64;
 /// What every disk that we know of can address: a page.
 const ALIGN: usize = 4 << 10;
-/// The windows of a few tasks.
-static POOL: Pool = Pool::new(64 << 20);
+/// All that the tasks of an executor read ahead.
+static POOL: Pool = Pool::new(256 << 20);
 /// Bytes that are gathered where they do not come in aligned memory. A file that is not longer goes through the page
 /// cache.
 const GATHER_BYTES: usize = 1 << 20;
