@@ -213,14 +213,27 @@ impl Bench {
         Ok(figures)
     }
 
-    /// Of a round's output: equal where all objects are, byte for byte.
-    pub async fn digest(&mut self, round: usize) -> Result<u64> {
+    /// Keys of a round's output.
+    async fn output(&mut self, round: usize) -> Result<Vec<String>> {
         let list =
             self.rest.send("GET", &format!("/v1/objects?prefix=out-{round}/&limit=1000"), "", "").await?;
         let list: Value = serde_json::from_slice(&list.body)?;
+        let keys = list["items"].as_array().context("no list of objects")?.iter();
+        keys.map(|object| Ok(object["key"].as_str().context("an object without a key")?.to_owned())).collect()
+    }
+
+    /// Removes a round's output.
+    pub async fn remove(&mut self, round: usize) -> Result<()> {
+        for key in self.output(round).await? {
+            self.rest.send("DELETE", &format!("/v1/objects/{key}"), "", "").await?;
+        }
+        Ok(())
+    }
+
+    /// Of a round's output: equal where all objects are, byte for byte.
+    pub async fn digest(&mut self, round: usize) -> Result<u64> {
         let mut hashes = Vec::new();
-        for object in list["items"].as_array().context("no list of objects")? {
-            let key = object["key"].as_str().context("an object without a key")?;
+        for key in self.output(round).await? {
             let body = self.rest.send("GET", &format!("/v1/objects/{key}"), "", "").await?.body;
             hashes.extend(fanfold_shuffle::hash(&body).to_le_bytes());
         }

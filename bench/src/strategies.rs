@@ -1,5 +1,5 @@
 //! `strategies`: the sort by every strategy, over numbers of partitions, with data that does not fit into memory and data that
-//! does; how long it takes, and how many requests it makes. All of them must have the same output.
+//! does; how long it takes, and how many requests it makes, medians of some rounds. All of them must have the same output.
 //!
 //! Executors have no disk, so that what does not fit into memory makes requests to the object store.
 
@@ -7,12 +7,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use fanfold_shuffle::strategy::auto::Spill;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     plot::{Curve, Plot},
     report,
-    sort::{Bench, Plan},
+    sort::{Bench, MEMORY_SHARE, Plan},
 };
 
 const STRATEGIES: [&str; 4] = ["simple", "merge", "push", "push_star"];
@@ -44,24 +44,41 @@ async fn measure(plan: &Plan) -> Result<(Vec<Curve>, Vec<Curve>)> {
     let mut bench = Bench::start(dir.path(), plan).await?;
     let none = || STRATEGIES.map(|strategy| (strategy.to_owned(), Vec::new())).to_vec();
     let (mut seconds, mut requests): (Vec<Curve>, Vec<Curve>) = (none(), none());
-    let mut round = 0;
+    let mut number = 0;
     for partitions in PARTITIONS {
         let mut first = None;
-        for (n, strategy) in STRATEGIES.into_iter().enumerate() {
+        let mut taken = STRATEGIES.map(|_| (Vec::new(), Vec::new()));
+        let turns = (0..plan.rounds).flat_map(|_| STRATEGIES.into_iter().zip(0..));
+        for (strategy, n) in turns {
             let sort = json!({ "split_bytes": plan.bytes / partitions, "reducers": partitions });
             let mut plan = plan.clone();
             strategy.clone_into(&mut plan.strategy);
-            let mut figures = bench.round(&plan, round, sort).await?;
-            let digest = bench.digest(round).await?;
-            round += 1;
+            report::warm_memory(MEMORY_SHARE * plan.bytes)?;
+            let mut figures = bench.round(&plan, number, sort).await?;
+            let digest = bench.digest(number).await?;
+            bench.remove(number).await?;
+            number += 1;
             ensure!(*first.get_or_insert(digest) == digest, "{strategy} has another output than the first");
-            seconds[n].1.push(figures["seconds"].as_f64());
-            requests[n].1.push(figures["requests"]["all"]["quantity"].as_f64());
+            taken[n].0.extend(figures["seconds"].as_f64());
+            taken[n].1.extend(figures["requests"]["all"]["quantity"].as_f64());
             figures["partitions"] = partitions.into();
             figures["fits"] = (plan.cache_bytes > plan.bytes).into();
             report::line("strategies", strategy, figures);
         }
+        for (n, (s, r)) in taken.into_iter().enumerate() {
+            seconds[n].1.push(Some(report::median(s)));
+            requests[n].1.push(Some(report::median(r)));
+        }
     }
+    let by_strategy = |curves: &[Curve]| -> Value { curves.iter().cloned().collect() };
+    report::line(
+        "strategies",
+        "medians",
+        json!({
+            "partitions": PARTITIONS, "fits": plan.cache_bytes > plan.bytes,
+            "seconds": by_strategy(&seconds), "requests": by_strategy(&requests),
+        }),
+    );
     Ok((seconds, requests))
 }
 
