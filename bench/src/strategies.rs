@@ -44,20 +44,20 @@ async fn measure(plan: &Plan) -> Result<(Vec<Curve>, Vec<Curve>)> {
     let mut bench = Bench::start(dir.path(), plan).await?;
     let none = || STRATEGIES.map(|strategy| (strategy.to_owned(), Vec::new())).to_vec();
     let (mut seconds, mut requests): (Vec<Curve>, Vec<Curve>) = (none(), none());
-    let mut number = 0;
     for partitions in PARTITIONS {
         let mut first = None;
         let mut taken = STRATEGIES.map(|_| (Vec::new(), Vec::new()));
-        let turns = (0..plan.rounds).flat_map(|_| STRATEGIES.into_iter().zip(0..));
-        for (strategy, n) in turns {
+        let turns = (0..plan.rounds).flat_map(|round| (0..STRATEGIES.len()).map(move |n| (round, n)));
+        for (round, n) in turns {
+            let strategy = STRATEGIES[n];
             let sort = json!({ "split_bytes": plan.bytes / partitions, "reducers": partitions });
             let mut plan = plan.clone();
             strategy.clone_into(&mut plan.strategy);
             report::warm_memory(MEMORY_SHARE * plan.bytes)?;
-            let mut figures = bench.round(&plan, number, sort).await?;
-            let digest = bench.digest(number).await?;
-            bench.remove(number).await?;
-            number += 1;
+            let mut figures = bench.round(&plan, round, sort).await?;
+            let digest = bench.digest(round).await?;
+            // The next one writes to the same place.
+            bench.remove(round).await?;
             ensure!(*first.get_or_insert(digest) == digest, "{strategy} has another output than the first");
             taken[n].0.extend(figures["seconds"].as_f64());
             taken[n].1.extend(figures["requests"]["all"]["quantity"].as_f64());

@@ -17,6 +17,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use fanfold_protocol::limit::READ_AHEAD_ALL_BYTES_MAX;
 use rustix::{
     fs::{OFlags, fcntl_getfl, fcntl_setfl},
     io::{Errno, pwritev},
@@ -30,7 +31,7 @@ pub(crate) const LARGE_BYTES: u64 = crate::upload::PART_BYTES as u64;
 /// What every disk that we know of can address: a page.
 const ALIGN: usize = 4 << 10;
 /// All that the tasks of an executor read ahead.
-static POOL: Pool = Pool::new(256 << 20);
+static POOL: Pool = Pool::new(READ_AHEAD_ALL_BYTES_MAX);
 /// Bytes that are gathered where they do not come in aligned memory. A file that is not longer goes through the page
 /// cache.
 const GATHER_BYTES: usize = 1 << 20;
