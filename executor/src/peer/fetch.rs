@@ -1,9 +1,10 @@
-//! Reading a partition from another executor's memory: `GET /peer/v1/partitions/{job}/{partition}/{epoch}/{attempt}`.
+//! Reading a partition from another executor's memory: `GET /peer/v1/partitions/{job}/{partition}/{epoch}/{attempt}`, and short
+//! ranges of many in one request ([`batch`]).
 //!
 //! Promises: what is returned was compared with the partition's checksums; a peer that does not have it, cannot be
 //! reached or sends something else is an error that says so, and the caller reads elsewhere. Connections are kept.
 
-use std::{ops::Range, time::Duration};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use fanfold_peer::{Client, Pooling, Security, client, reason};
@@ -16,8 +17,10 @@ use fanfold_store::{
     partitions::{Footer, parse},
 };
 use http::{Request, StatusCode, Uri};
-use http_body_util::{BodyExt as _, Empty, Limited};
+use http_body_util::{BodyExt as _, Full, Limited};
 use tokio::time::timeout;
+
+use super::batch::{self, Ask, Batches, Wanted};
 
 /// Before the first byte of the answer; after that a peer that lives goes on.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -31,7 +34,10 @@ pub(super) const FOOTER: &str = "fanfold-footer";
 
 /// The client of all peers.
 #[derive(Clone, Debug)]
-pub struct Fetch(Client<Empty<Bytes>>);
+pub struct Fetch {
+    client: Client<Full<Bytes>>,
+    batches: Arc<Batches>,
+}
 
 /// A partition's index and some of its bytes.
 #[derive(Debug)]
@@ -46,7 +52,7 @@ impl Fetch {
     /// Without connections.
     pub fn new(security: Security) -> Self {
         let pooling = Pooling { connect: PATIENCE, idle_max: IDLE_MAX, idle: Duration::from_secs(30) };
-        Self(client(security, &pooling))
+        Self { client: client(security, &pooling), batches: Arc::default() }
     }
 
     /// The index of a partition and its first `bytes` bytes: all of them, or none.
@@ -73,16 +79,48 @@ impl Fetch {
     /// As [`Fetch::open`].
     pub async fn read(
         &self,
-        peer: &str,
+        peer: &Arc<str>,
         key: StoredKey,
         index: &Index,
         range: Range<u64>,
     ) -> Result<Bytes, Error> {
         let whole = index.units_around(range.clone());
-        let (_, data) = self.get(peer, key, whole.clone(), false).await?;
+        let data = match self.with_others(peer, Wanted::new(key, whole.clone())).await {
+            Some(data) => data,
+            None => self.get(peer, key, whole.clone(), false).await?.1,
+        };
         check(peer, key, index, whole.clone(), &data)?;
         let from = (range.start - whole.start) as usize;
         Ok(data.slice(from..from + (range.end - range.start) as usize))
+    }
+
+    /// A short range, in one request with others; `None` where it is not short, or was not answered.
+    async fn with_others(&self, peer: &Arc<str>, wanted: Wanted) -> Option<Bytes> {
+        if wanted.bytes() > batch::SHORT_BYTES_MAX {
+            return None;
+        }
+        let (answered, request) = self.batches.want(peer, wanted);
+        if let Some(mut request) = request {
+            // Others than who began it may wait for it.
+            let fetch = self.clone();
+            tokio::spawn(async move {
+                while let Some(asks) = request.next() {
+                    fetch.send(request.peer(), asks).await;
+                }
+            });
+        }
+        answered.await.ok()
+    }
+
+    /// Sends a request for ranges; `None` where it could not be answered to its end.
+    async fn send(&self, peer: &str, asks: Vec<Ask>) -> Option<()> {
+        let uri = format!("http://{peer}{}", batch::PATH);
+        let request = Request::post(uri).body(Full::new(batch::list(&asks))).ok()?;
+        let response = timeout(PATIENCE, self.client.request(request)).await.ok()?.ok()?;
+        if response.status() != StatusCode::OK {
+            return None;
+        }
+        timeout(PATIENCE_BODY, batch::deliver(asks, response.into_body())).await.ok()
     }
 
     async fn get(
@@ -100,8 +138,8 @@ impl Fetch {
         .parse()
         .map_err(|_| unreachable(peer, "it is no address"))?;
         let request =
-            Request::get(uri).body(Empty::new()).map_err(|_| unreachable(peer, "it is no address"))?;
-        let response = timeout(PATIENCE, self.0.request(request))
+            Request::get(uri).body(Full::default()).map_err(|_| unreachable(peer, "it is no address"))?;
+        let response = timeout(PATIENCE, self.client.request(request))
             .await
             .map_err(|_| unreachable(peer, "it does not answer"))?
             .map_err(|e| unreachable(peer, &reason(&e)))?;

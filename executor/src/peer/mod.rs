@@ -3,6 +3,7 @@
 //! [`Peers`] is who is where, as owners tell; [`fetch`] the client of another executor's [`serve`]; [`links`] keeps a link to
 //! the owner of every shard. Reads never look anything up: an output names its executor, and owners announce addresses.
 
+mod batch;
 mod calls;
 pub mod fetch;
 pub mod links;

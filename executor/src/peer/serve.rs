@@ -8,6 +8,7 @@
 use std::{
     collections::VecDeque,
     convert::Infallible,
+    future::ready,
     net::SocketAddr,
     ops::Range,
     pin::Pin,
@@ -24,17 +25,24 @@ use fanfold_store::partitions;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use http::{Method, Request, Response, StatusCode, header::CONTENT_LENGTH};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt as _, StreamBody};
+use http_body_util::{BodyExt as _, Limited, StreamBody};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{calls, fetch::FOOTER};
+use super::{
+    batch::{self, Wanted},
+    calls,
+    fetch::FOOTER,
+};
 use crate::{
     Executor,
     cache::{Cache, Cached, Partition},
 };
+
+/// Ranges on their way from the disk for one request: a disk is faster when it is asked for several.
+const DISK_READS_MAX: usize = 8;
 
 /// A listening server of partitions.
 pub struct Server {
@@ -115,32 +123,59 @@ async fn connection(stream: TcpStream, from: SocketAddr, executor: Executor) {
 }
 
 async fn answer(executor: &Executor, request: Request<Incoming>) -> Response<PeerBody> {
-    if let Some(wanted) = wanted(&request) {
-        return partition(executor.cache(), &wanted);
+    if let Some(asked) = asked(&request) {
+        return partition(executor.cache(), asked);
+    }
+    if request.method() == Method::POST && request.uri().path() == batch::PATH {
+        return ranges(executor.cache(), request.into_body()).await;
     }
     match calls::answer(executor, request).await {
         Some(response) => response.map(PeerBody::Streamed),
-        None => {
-            let mut response = Response::new(PeerBody::Pieces(Pieces::default()));
-            *response.status_mut() = StatusCode::NOT_FOUND;
-            response
-        }
+        None => without(StatusCode::NOT_FOUND),
     }
 }
 
-fn partition(cache: &Cache, wanted: &Wanted) -> Response<PeerBody> {
-    let Some(partition) = cache.here(wanted.key) else {
-        let mut response = Response::new(PeerBody::Pieces(Pieces::default()));
-        *response.status_mut() = StatusCode::NOT_FOUND;
-        return response;
+fn without(status: StatusCode) -> Response<PeerBody> {
+    let mut response = Response::new(PeerBody::Pieces(Pieces::default()));
+    *response.status_mut() = status;
+    response
+}
+
+/// See [`batch`].
+async fn ranges(cache: &Cache, body: Incoming) -> Response<PeerBody> {
+    let body = Limited::new(body, batch::LIST_BYTES_MAX).collect().await;
+    let Some(list) = body.ok().and_then(|body| batch::parse(&body.to_bytes())) else {
+        return without(StatusCode::BAD_REQUEST);
     };
-    let footer = if wanted.footer { partitions::encode(partition.index()) } else { Bytes::new() };
+    let find = |Wanted { key, from, to }: &Wanted| {
+        let partition = cache.here(*key).filter(|partition| *to <= partition.index().bytes())?;
+        Some((partition, *from..*to))
+    };
+    let found: Vec<_> = list.iter().map(find).collect();
+    let there: Vec<u8> = found.iter().map(|found| found.as_ref().map_or(0, |_| batch::THERE)).collect();
+    let found: Vec<_> = found.into_iter().flatten().collect();
+    let bytes = found.iter().map(|(_, range)| range.end - range.start).sum::<u64>() + there.len() as u64;
+    let cache = cache.clone();
+    let reads = stream::iter(found).map(move |(partition, range)| {
+        let cache = cache.clone();
+        async move { cache.read(&partition, range).await }
+    });
+    let body = stream::once(ready(Ok(there.into()))).chain(reads.buffered(DISK_READS_MAX));
+    let body = StreamBody::new(body.map_ok(Frame::data)).boxed_unsync();
+    let mut response = Response::new(PeerBody::Streamed(body));
+    response.headers_mut().insert(CONTENT_LENGTH, bytes.into());
+    response
+}
+
+fn partition(cache: &Cache, Asked { wanted: Wanted { key, from, to }, footer }: Asked) -> Response<PeerBody> {
+    let Some(partition) = cache.here(key) else { return without(StatusCode::NOT_FOUND) };
+    let footer = if footer { partitions::encode(partition.index()) } else { Bytes::new() };
     let footer_bytes = footer.len();
-    let end = wanted.to.min(partition.index().bytes());
-    let length = footer_bytes as u64 + end.saturating_sub(wanted.from);
+    let end = to.min(partition.index().bytes());
+    let length = footer_bytes as u64 + end.saturating_sub(from);
     let body = match partition {
-        Partition::Memory(cached) => PeerBody::Pieces(Pieces::of(footer, &cached, wanted.from, wanted.to)),
-        other => PeerBody::Streamed(streamed(cache.clone(), other, footer, wanted.from..end)),
+        Partition::Memory(cached) => PeerBody::Pieces(Pieces::of(footer, &cached, from, to)),
+        other => PeerBody::Streamed(streamed(cache.clone(), other, footer, from..end)),
     };
     let mut response = Response::new(body);
     response.headers_mut().insert(FOOTER, footer_bytes.into());
@@ -197,14 +232,12 @@ impl Body for PeerBody {
     }
 }
 
-struct Wanted {
-    key: StoredKey,
-    from: u64,
-    to: u64,
+struct Asked {
+    wanted: Wanted,
     footer: bool,
 }
 
-fn wanted(request: &Request<Incoming>) -> Option<Wanted> {
+fn asked(request: &Request<Incoming>) -> Option<Asked> {
     if request.method() != Method::GET {
         return None;
     }
@@ -213,17 +246,17 @@ fn wanted(request: &Request<Incoming>) -> Option<Wanted> {
     let partition: PartitionId = parts.next()?.parse().ok()?;
     let epoch = parts.next()?.parse().ok()?;
     let attempt = parts.next()?.parse().ok()?;
-    let mut wanted =
-        Wanted { key: StoredKey { job, partition, epoch, attempt }, from: 0, to: 0, footer: false };
+    let mut wanted = Wanted::new(StoredKey { job, partition, epoch, attempt }, 0..0);
+    let mut footer = false;
     for (name, value) in request.uri().query()?.split('&').filter_map(|pair| pair.split_once('=')) {
         match name {
             "from" => wanted.from = value.parse().ok()?,
             "to" => wanted.to = value.parse().ok()?,
-            "footer" => wanted.footer = value.parse().ok()?,
+            "footer" => footer = value.parse().ok()?,
             _ => {}
         }
     }
-    (parts.next().is_none() && wanted.from <= wanted.to).then_some(wanted)
+    (parts.next().is_none() && wanted.from <= wanted.to).then_some(Asked { wanted, footer })
 }
 
 /// Bytes that are in memory, in order. Holds what they are slices of.

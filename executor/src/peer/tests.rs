@@ -23,7 +23,7 @@ fn pattern(number: u32) -> Bytes {
 async fn make(executor: &Executor, output: u32) -> Stored {
     let data = pattern(output);
     let mut index = Index::builder();
-    data.chunks(500_000).for_each(|block| {
+    data.chunks(20_000).for_each(|block| {
         index.push_block(block);
     });
     let index = index.finish();
@@ -42,7 +42,7 @@ async fn a_peer_serves_from_memory_and_from_disk() {
     let config = Config { cache_memory: 4 * MIB, spill, ..Config::default() };
     let executor = Executor::start(config, Store::in_memory()).await.unwrap();
     let server = Server::start(([127, 0, 0, 1], 0).into(), executor.clone()).await.unwrap();
-    let peer = server.address().to_string();
+    let peer: Arc<str> = server.address().to_string().into();
     // Memory holds one of them.
     let made = [make(&executor, 1).await, make(&executor, 2).await];
     let fetch = Fetch::new(Security::default());
@@ -56,7 +56,24 @@ async fn a_peer_serves_from_memory_and_from_disk() {
             assert!(read == data[from as usize..to as usize], "{from}..{to} of {number}");
         }
     }
+    // Many at once, most of which go together: each has its own bytes, wherever it is, and one that is gone is missed alone.
+    let mut indexes = Vec::new();
+    for stored in &made {
+        indexes.push(fetch.open(&peer, stored, 0).await.unwrap().index);
+    }
     executor.cache().free(&[made[0].key]);
+    let reads = (0..300).map(|n: u64| {
+        let (which, from) = ((n % 3 == 0) as usize, n * 10_000);
+        let (fetch, peer, stored, index) = (&fetch, &peer, &made[which], &indexes[which]);
+        async move { (which, from, fetch.read(peer, stored.key, index, from..from + 900).await) }
+    });
+    for (which, from, read) in futures::future::join_all(reads).await {
+        let from = from as usize;
+        match which {
+            0 => assert_eq!(read.unwrap_err().code, Code::PartitionLost),
+            _ => assert!(read.unwrap() == pattern(2)[from..from + 900], "from {from}"),
+        }
+    }
     let gone = fetch.open(&peer, &made[0], 10).await.unwrap_err();
     assert_eq!((gone.kind, gone.code), (Kind::Lost, Code::PartitionLost));
     server.stop().await;
