@@ -138,7 +138,7 @@ impl Objects {
 
 /// An object that is being written: replaced whole at [`ObjectWriter::finish`], or not at all. Dropped, it leaves nothing.
 ///
-/// Holds a part that is gathered and one that is on its way: 8 MiB each, 16 where the store is a bucket.
+/// Holds a part that is gathered and one that is on its way: up to 8 MiB each, 16 where the store is a bucket.
 #[derive(Debug)]
 pub struct ObjectWriter {
     key: String,

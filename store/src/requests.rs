@@ -4,6 +4,8 @@
 //! object store (see `directory`) are counted where they are made. Each is counted in all and, where it is made for
 //! somebody, on an [`Account`].
 //!
+//! A file is one request, in however many pieces it was written: its parts cost nobody anything.
+//!
 //! What `object_store` repeats by itself after a failure is not counted, nor that a listing of more than 1,000 names or a
 //! delete of many keys takes several requests or one: a server's own figures differ by these.
 
@@ -89,6 +91,8 @@ impl Account {
 pub(crate) struct Counted<T> {
     pub(crate) inner: T,
     pub(crate) counters: Arc<Counters>,
+    /// Whether each part of an upload is a request.
+    pub(crate) parts: bool,
 }
 
 impl<T: fmt::Display> fmt::Display for Counted<T> {
@@ -110,9 +114,10 @@ impl<T: ObjectStore> ObjectStore for Counted<T> {
         path: &Path,
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        self.counters.count(|counters| &counters.part, 1);
+        let parts = self.parts;
+        self.counters.count(|counters| &counters.part, u64::from(parts));
         let upload = self.inner.put_multipart_opts(path, options).await?;
-        Ok(Box::new(CountedUpload { upload, counters: self.counters.clone() }))
+        Ok(Box::new(CountedUpload { upload, counters: self.counters.clone(), parts }))
     }
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
@@ -167,18 +172,20 @@ impl<T: ObjectStore> ObjectStore for Counted<T> {
 struct CountedUpload {
     upload: Box<dyn MultipartUpload>,
     counters: Arc<Counters>,
+    /// As [`Counted::parts`].
+    parts: bool,
 }
 
 #[async_trait::async_trait]
 impl MultipartUpload for CountedUpload {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
-        self.counters.count(|counters| &counters.part, 1);
+        self.counters.count(|counters| &counters.part, u64::from(self.parts));
         self.counters.count(|counters| &counters.bytes_out, data.content_length() as u64);
         self.upload.put_part(data)
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
-        self.counters.count(|counters| &counters.part, 1);
+        self.counters.count(if self.parts { |counters| &counters.part } else { |counters| &counters.put }, 1);
         self.upload.complete().await
     }
 

@@ -12,11 +12,13 @@ use futures::{Stream, StreamExt as _};
 use object_store::{MultipartUpload, PutPayload, path::Path};
 use tokio::{runtime::Handle, task::JoinSet};
 
-use crate::{backend::Backend, errors::storage};
+use crate::{backend::Backend, errors::storage, memory::HUGE_BYTES};
 
-/// Bytes of one part of an upload, and of an object that is written in one request.
-pub(crate) const PART_BYTES: usize = 8 << 20;
-/// The same where each is a request to a server, which has its price. S3 wants at least 5 MiB.
+/// Bytes of the first part of a file: a piece of an executor's memory, so that the disk begins early. Each has twice as many as the
+/// one before, up to the second number: a disk is at its fastest with long ones.
+const PART_BYTES: usize = HUGE_BYTES;
+const PART_BYTES_MAX: usize = 8 << 20;
+/// Bytes of each part where it is a request to a server, which has its price. S3 wants at least 5 MiB.
 const REMOTE_PART_BYTES: usize = 16 << 20;
 /// Parts on their way at a time, beside the one that is gathered.
 const PARTS_MAX: usize = 1;
@@ -53,6 +55,8 @@ pub(crate) struct Upload {
     path: Path,
     /// What is gathered: at most a part and a piece.
     part: Part,
+    /// Bytes of that part, once it is full.
+    full: usize,
     /// Once there is more than one part.
     sending: Option<Sending>,
     bytes: u64,
@@ -62,7 +66,8 @@ pub(crate) struct Upload {
 
 impl Upload {
     pub(crate) fn new(backend: Backend, path: Path) -> Self {
-        Self { backend, path, part: Part::default(), sending: None, bytes: 0, failed: None }
+        let full = if backend.is_shared() { REMOTE_PART_BYTES } else { PART_BYTES };
+        Self { backend, path, part: Part::default(), full, sending: None, bytes: 0, failed: None }
     }
 
     /// Bytes written so far.
@@ -81,16 +86,29 @@ impl Upload {
         if piece.is_empty() {
             return Ok(());
         }
-        // A part goes when more follows: one that is the whole object is written in one request.
-        let full = if self.backend.is_shared() { REMOTE_PART_BYTES } else { PART_BYTES };
-        if self.part.bytes >= full
-            && let Err(error) = self.send().await
-        {
-            return Err(self.fail(error));
-        }
         self.bytes += piece.len() as u64;
+        if !self.backend.is_shared() {
+            self.part.push(piece);
+            return self.send_full().await;
+        }
+        // A request goes when more follows: what is the whole object goes in one.
+        self.send_full().await?;
         self.part.push(piece);
         Ok(())
+    }
+
+    /// Sends the part if it is full.
+    async fn send_full(&mut self) -> Result<(), Error> {
+        if self.part.bytes < self.full {
+            return Ok(());
+        }
+        if !self.backend.is_shared() {
+            self.full = (2 * self.full).min(PART_BYTES_MAX);
+        }
+        match self.send().await {
+            Err(error) => Err(self.fail(error)),
+            Ok(()) => Ok(()),
+        }
     }
 
     /// It cannot be finished any more: some of it is missing.
@@ -128,7 +146,9 @@ impl Upload {
             let whole = std::mem::take(&mut self.part).payload();
             return Ok((self.backend.put(&self.path, whole).await?, self.bytes));
         }
-        self.send().await?;
+        if self.part.bytes > 0 {
+            self.send().await?;
+        }
         let Some(sending) = &mut self.sending else {
             return Err(Error::internal("an upload that never began"));
         };

@@ -76,7 +76,7 @@ impl Backend {
         remote: bool,
     ) -> Self {
         let counters = Arc::new(Counters::default());
-        let counted = |inner| Arc::new(Counted { inner, counters: counters.clone() });
+        let counted = |inner| Arc::new(Counted { inner, counters: counters.clone(), parts: remote });
         Self(Arc::new(Inner {
             synced: counted(synced),
             unsynced: counted(unsynced),

@@ -1,6 +1,6 @@
 //! Large files, written and read past the kernel's page cache.
 //!
-//! An object of many mebibytes is mostly written once and read once, in order: the page cache would only push out what is
+//! An object of some mebibytes is mostly written once and read once, in order: the page cache would only push out what is
 //! read often, and copying into pages that have to be found first costs more processor time than sorting the data does
 //! (`docs/adr/0005`). So such bytes go between the disk and our own memory, but for those that the page cache has. Memory,
 //! offsets and lengths are multiples of [`ALIGN`]; what is not, at the end of a file, goes through the page cache. A file
@@ -26,8 +26,8 @@ use rustix::{
 use super::cached::is_cached;
 use crate::memory::{Pool, Pooled};
 
-/// An object of so many bytes is large: it is written in parts.
-pub(crate) const LARGE_BYTES: u64 = crate::upload::PART_BYTES as u64;
+/// A file of so many bytes is large to read.
+pub(crate) const LARGE_BYTES: u64 = 8 << 20;
 /// What every disk that we know of can address: a page.
 const ALIGN: usize = 4 << 10;
 /// All that the tasks of an executor read ahead.
