@@ -141,8 +141,9 @@ impl Cache {
         })))
     }
 
-    /// Removes all files; their partitions cannot be read any more. Once [`Cache::run`] has ended.
+    /// Removes all files; their partitions cannot be read any more. Ends reads from peers. Once [`Cache::run`] has ended.
     pub async fn close(&self) {
+        self.0.peers.fetch.close().await;
         if let Some(disk) = &self.0.disk {
             disk.close().await;
         }

@@ -19,6 +19,7 @@ use fanfold_store::{
 use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
 use tokio::time::timeout;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::batch::{self, Ask, Batches, Wanted};
 
@@ -37,6 +38,9 @@ pub(super) const FOOTER: &str = "fanfold-footer";
 pub struct Fetch {
     client: Client<Full<Bytes>>,
     batches: Arc<Batches>,
+    /// Requests for several readers, which end with the executor.
+    requests: TaskTracker,
+    stop: CancellationToken,
 }
 
 /// A partition's index and some of its bytes.
@@ -52,7 +56,8 @@ impl Fetch {
     /// Without connections.
     pub fn new(security: Security) -> Self {
         let pooling = Pooling { connect: PATIENCE, idle_max: IDLE_MAX, idle: Duration::from_secs(30) };
-        Self { client: client(security, &pooling), batches: Arc::default() }
+        let (requests, stop) = (TaskTracker::new(), CancellationToken::new());
+        Self { client: client(security, &pooling), batches: Arc::default(), requests, stop }
     }
 
     /// The index of a partition and its first `bytes` bytes: all of them, or none.
@@ -101,13 +106,14 @@ impl Fetch {
         }
         let (answered, request) = self.batches.want(peer, wanted);
         if let Some(mut request) = request {
-            // Others than who began it may wait for it.
+            // Others than who began it wait for it, too.
             let fetch = self.clone();
-            tokio::spawn(async move {
+            let send = async move {
                 while let Some(asks) = request.next() {
                     fetch.send(request.peer(), asks).await;
                 }
-            });
+            };
+            self.requests.spawn(self.stop.clone().run_until_cancelled_owned(send));
         }
         answered.await.ok()
     }
@@ -121,6 +127,13 @@ impl Fetch {
             return None;
         }
         timeout(PATIENCE_BODY, batch::deliver(asks, response.into_body())).await.ok()
+    }
+
+    /// Ends what is on its way; nobody is answered any more.
+    pub async fn close(&self) {
+        self.stop.cancel();
+        self.requests.close();
+        self.requests.wait().await;
     }
 
     async fn get(

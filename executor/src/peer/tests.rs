@@ -63,7 +63,7 @@ async fn a_peer_serves_from_memory_and_from_disk() {
     }
     executor.cache().free(&[made[0].key]);
     let reads = (0..300).map(|n: u64| {
-        let (which, from) = ((n % 3 == 0) as usize, n * 10_000);
+        let (which, from) = (usize::from(n.is_multiple_of(3)), n * 10_000);
         let (fetch, peer, stored, index) = (&fetch, &peer, &made[which], &indexes[which]);
         async move { (which, from, fetch.read(peer, stored.key, index, from..from + 900).await) }
     });
