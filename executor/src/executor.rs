@@ -73,7 +73,7 @@ impl Executor {
             cache,
             store: store.clone(),
             reads: TaskTracker::new(),
-            fetched: Arc::default(),
+            fetched: task::Fetched::of_all(config.cache_memory),
             gpu: gpu(&config),
         });
         let (gpus, adapter) = adapter(tasks.gpu.as_ref(), config.gpus).await;

@@ -3,11 +3,7 @@
 //! One [`TaskHost`] per attempt, in the attempt's wasmtime store. It belongs to one guest, whose calls come one at a
 //! time. The interfaces of the WIT are implemented on [`View`], each in its own module.
 
-use std::{
-    borrow::Cow,
-    collections::VecDeque,
-    sync::{Arc, atomic::AtomicUsize},
-};
+use std::{borrow::Cow, collections::VecDeque, sync::Arc};
 
 use fanfold_gpu::Gpu;
 use fanfold_protocol::{
@@ -33,7 +29,7 @@ use super::{
     reader::{Fetched, Reader},
     writer::Writer,
 };
-use crate::cache::Cache;
+use crate::cache::{Budget, Cache};
 
 /// What all tasks of an executor share.
 #[derive(Debug)]
@@ -47,7 +43,7 @@ pub struct Environment {
     /// Reads ahead of a guest run under it.
     pub reads: TaskTracker,
     /// Bytes that they, and reads for a guest that waits, have fetched.
-    pub fetched: Arc<AtomicUsize>,
+    pub fetched: Arc<Budget>,
     /// What computes for functions that want a gpu; `None` where the executor has no slots for them.
     pub gpu: Option<Gpu>,
 }

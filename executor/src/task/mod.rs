@@ -27,6 +27,7 @@ use wasmtime::component::{HasData, Linker};
 pub use bindings::TaskPre;
 pub use host::{Environment, HasTask, Identity, TaskHost, View};
 pub use owner::Owner;
+pub use reader::Fetched;
 pub use run::{DirectCall, DirectOutput, run_direct};
 pub(crate) use run::{open, outputs};
 

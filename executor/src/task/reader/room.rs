@@ -1,69 +1,52 @@
 //! How much may have been fetched for guests and not been read: by one task, and by all of an executor, since there may be many.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::Relaxed},
-};
+use std::sync::Arc;
 
 use fanfold_protocol::limit;
 
+use crate::cache::{Budget, Charge};
+
 /// Bytes that were fetched for a task and that it has not read.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Fetched {
-    task: Arc<AtomicUsize>,
-    all: Arc<AtomicUsize>,
+    task: Arc<Budget>,
+    all: Arc<Budget>,
 }
 
 impl Fetched {
+    /// What all tasks of an executor may have fetched: no more than it has memory for partitions.
+    pub fn of_all(cache_memory: u64) -> Arc<Budget> {
+        Budget::new(cache_memory.min(limit::READ_AHEAD_ALL_BYTES_MAX as u64))
+    }
+
     /// For a task that has fetched nothing. All tasks of its executor have `all` in common.
-    pub fn new(all: Arc<AtomicUsize>) -> Self {
-        Self { task: Arc::default(), all }
+    pub fn new(all: Arc<Budget>) -> Self {
+        Self { task: Budget::new(limit::READ_AHEAD_BYTES_MAX as u64), all }
     }
 
     /// Room for `bytes`, or for a half of it, a quarter, and so on, but for no less than `least`.
     pub(super) fn room(&self, bytes: u64, least: u64) -> Option<Room> {
         let mut halves =
             std::iter::successors(Some(bytes), |bytes| Some(bytes / 2).filter(|half| *half >= least));
-        halves.find_map(|bytes| self.take(bytes as usize))
-    }
-
-    fn take(&self, bytes: usize) -> Option<Room> {
-        add(&self.task, bytes, limit::READ_AHEAD_BYTES_MAX)?;
-        if add(&self.all, bytes, limit::READ_AHEAD_ALL_BYTES_MAX).is_none() {
-            self.task.fetch_sub(bytes, Relaxed);
-            return None;
-        }
-        Some(Room { of: self.clone(), bytes })
+        halves.find_map(|bytes| Some(Room { task: self.task.take(bytes)?, _all: self.all.take(bytes)? }))
     }
 
     #[cfg(test)]
-    pub(super) fn bytes(&self) -> usize {
-        self.task.load(Relaxed)
+    pub(super) fn bytes(&self) -> u64 {
+        self.task.used()
     }
-}
-
-fn add(used: &AtomicUsize, bytes: usize, max: usize) -> Option<()> {
-    let fits = |now: usize| now.checked_add(bytes).filter(|sum| *sum <= max);
-    used.fetch_update(Relaxed, Relaxed, fits).ok().map(|_| ())
 }
 
 /// A window's share, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Room {
-    of: Fetched,
-    bytes: usize,
+    task: Charge,
+    _all: Charge,
 }
 
 impl Room {
     pub(super) fn bytes(&self) -> u64 {
-        self.bytes as u64
-    }
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        self.of.task.fetch_sub(self.bytes, Relaxed);
-        self.of.all.fetch_sub(self.bytes, Relaxed);
+        self.task.bytes()
     }
 }
 
@@ -75,11 +58,11 @@ mod tests {
 
     #[test]
     fn tasks_share_what_an_executor_has_and_get_it_back() {
-        let all = Arc::default();
+        let all = Fetched::of_all(u64::MAX);
         let tasks = limit::READ_AHEAD_ALL_BYTES_MAX / limit::READ_AHEAD_BYTES_MAX;
         let full: Vec<_> = (0..tasks)
             .map(|_| {
-                let fetched = Fetched::new(Arc::clone(&all));
+                let fetched = Fetched::new(all.clone());
                 let room = fetched.room(limit::READ_AHEAD_BYTES_MAX as u64, MIB).expect("room for a task");
                 assert!(fetched.room(MIB, MIB).is_none(), "a task has no more");
                 room
@@ -94,5 +77,15 @@ mod tests {
         assert_eq!(half.bytes(), 2 * MIB);
         drop((first, half));
         assert_eq!(another.bytes(), 0);
+    }
+
+    #[test]
+    fn no_more_is_fetched_than_there_is_memory_for_partitions() {
+        let all = Fetched::of_all(8 * MIB);
+        let (one, other) = (Fetched::new(all.clone()), Fetched::new(all));
+        let room = one.room(6 * MIB, MIB).expect("room");
+        assert_eq!(other.room(4 * MIB, MIB).map(|room| room.bytes()), Some(2 * MIB));
+        drop(room);
+        assert_eq!(other.room(8 * MIB, MIB).map(|room| room.bytes()), Some(8 * MIB));
     }
 }

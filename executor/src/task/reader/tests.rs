@@ -13,6 +13,11 @@ fn pattern(bytes: u64) -> Vec<u8> {
     (0..bytes).map(|n| (n / 3 % 253) as u8).collect()
 }
 
+/// Of a task that has fetched nothing.
+fn fetched() -> Fetched {
+    Fetched::new(Fetched::of_all(u64::MAX))
+}
+
 async fn environment(object: &[u8]) -> (Arc<Environment>, Reader) {
     let store = Store::in_memory();
     let body = futures::stream::iter([Ok(Bytes::copy_from_slice(object))]);
@@ -24,7 +29,7 @@ async fn environment(object: &[u8]) -> (Arc<Environment>, Reader) {
         cache,
         store,
         reads: TaskTracker::new(),
-        fetched: Arc::default(),
+        fetched: Fetched::of_all(u64::MAX),
         gpu: None,
     };
     (Arc::new(env), Reader::object("data", &etag, 0, object.len() as u64))
@@ -34,7 +39,7 @@ async fn environment(object: &[u8]) -> (Arc<Environment>, Reader) {
 async fn reads_in_any_order_equal_the_object() {
     let data = pattern(4 * MIB + 4321);
     let (env, mut reader) = environment(&data).await;
-    let ahead = Fetched::default();
+    let ahead = fetched();
     let mut offset = 0;
     // In order, in steps that cross every window, then here and there.
     for length in [1, 4096, 700_000, 1_000_000].into_iter().cycle() {
@@ -62,14 +67,14 @@ async fn a_task_reads_ahead_in_so_many_places_and_no_more() {
     let data = pattern(2 * MIB);
     let (env, first) = environment(&data).await;
     let Content::Object { key, etag, .. } = &first.content else { panic!("not an object") };
-    let ahead = Fetched::default();
+    let ahead = fetched();
     let mut readers = Vec::new();
     for _ in 0..2 * limit::READ_AHEAD_BYTES_MAX / HOST_CALL_BYTES_MAX {
         let mut reader = Reader::object(key, etag, 0, data.len() as u64);
         reader.read(&env, &ahead, 0, 100).await.unwrap();
         readers.push(reader);
     }
-    assert_eq!(ahead.bytes(), limit::READ_AHEAD_BYTES_MAX);
+    assert_eq!(ahead.bytes(), limit::READ_AHEAD_BYTES_MAX as u64);
     // Each has its window and what comes after it; the others have a small window that is not counted.
     assert_eq!(readers.iter().filter(|reader| !reader.ahead.is_empty()).count(), readers.len() / 4);
     assert_eq!(readers.last().unwrap().window.1.len() as u64, SMALL_WINDOW);
@@ -89,10 +94,10 @@ async fn a_server_is_asked_for_more_at_a_time_as_the_guest_reads_on() {
         cache,
         store: store.clone(),
         reads: TaskTracker::new(),
-        fetched: Arc::default(),
+        fetched: Fetched::of_all(u64::MAX),
         gpu: None,
     });
-    let (mut reader, ahead) = (Reader::object("data", &etag, 0, data.len() as u64), Fetched::default());
+    let (mut reader, ahead) = (Reader::object("data", &etag, 0, data.len() as u64), fetched());
     let before = store.requests().get;
     for offset in (0..data.len()).step_by(1 << 20) {
         let bytes = reader.read(&env, &ahead, offset as u64, 1 << 20).await.unwrap();
@@ -112,7 +117,7 @@ async fn a_server_is_asked_for_more_at_a_time_as_the_guest_reads_on() {
 async fn the_further_a_guest_reads_the_more_is_on_its_way() {
     let data = pattern(64 * MIB);
     let (env, mut reader) = environment(&data).await;
-    let ahead = Fetched::default();
+    let ahead = fetched();
     // As when a partition is opened.
     reader.read_ahead(&env, &ahead);
     assert_eq!((reader.ahead.len(), reader.ahead[0].range.clone()), (1, 0..MIB));
@@ -144,6 +149,6 @@ async fn an_object_that_was_replaced_is_not_read() {
     let (env, mut reader) = environment(&data).await;
     let body = futures::stream::iter([Ok(Bytes::from_static(b"another"))]);
     env.store.objects().put("data", body).await.unwrap();
-    let error = reader.read(&env, &Fetched::default(), 0, 10).await.unwrap_err();
+    let error = reader.read(&env, &fetched(), 0, 10).await.unwrap_err();
     assert_eq!(error.kind, Kind::Conflict);
 }
