@@ -36,6 +36,8 @@ use table::{EMPTY, Table};
 
 /// Groups that one table may have before there are many.
 const SMALL_GROUPS: usize = 1 << 16;
+/// Slots up to which one table is sparse: it is in the cache anyway. Many are not.
+const SPARSE_SLOTS: usize = 1 << 12;
 /// Rows that a table adds at once, and between two looks at how many groups there are.
 const STEP_ROWS: usize = 1 << 10;
 /// Bits of the hash, its highest, that say which table.
@@ -71,7 +73,7 @@ pub struct Aggregator<A: Accumulator> {
 
 impl<A: Accumulator> Default for Aggregator<A> {
     fn default() -> Self {
-        Self { apart: None, tables: vec![Table::new()], lanes: Vec::new(), filled: Vec::new() }
+        Self { apart: None, tables: vec![Table::new(SPARSE_SLOTS)], lanes: Vec::new(), filled: Vec::new() }
     }
 }
 
@@ -206,7 +208,7 @@ impl<A: Accumulator> Aggregator<A> {
     /// From one table to many.
     #[cold]
     fn spread(&mut self) {
-        let many = (0..RADIX).map(|_| Table::new()).collect();
+        let many = (0..RADIX).map(|_| Table::new(0)).collect();
         self.filled = vec![0; RADIX];
         for table in std::mem::replace(&mut self.tables, many) {
             table.each(&mut |key, state| {

@@ -1,9 +1,7 @@
-//! One hash table of groups: open addressing, linear probing, a power of two of slots.
+//! One hash table of groups: open addressing, linear probing from a pair of slots, a power of two of them.
 //!
 //! Keys are their own fingerprints, so nothing else is compared or kept: a slot is a key and its state, on one or two
 //! cache lines.
-
-use std::hint::select_unpredictable;
 
 use super::{STEP_ROWS, accumulator::Accumulator};
 use crate::kernel::{in_turns_to, in_turns_with};
@@ -24,6 +22,9 @@ struct Slot<A> {
 pub(super) struct Table<A> {
     slots: Vec<Slot<A>>,
     used: usize,
+    /// With fewer slots than these it has three of four free, so that nearly every key is in the pair to which it belongs; with
+    /// more, half of them.
+    sparse_below: usize,
 }
 
 /// Mixes a key so that both its high bits (columns, tables) and its low bits (slots) depend on all of it: the finaliser
@@ -39,8 +40,9 @@ pub fn hash(key: i64) -> u64 {
 }
 
 impl<A: Accumulator> Table<A> {
-    pub(super) fn new() -> Self {
-        Self { slots: vec![Slot { key: EMPTY, state: A::NEW }; SLOTS], used: 0 }
+    /// An empty one. As long as it has fewer slots than `sparse_below` it takes twice the memory, for speed.
+    pub(super) fn new(sparse_below: usize) -> Self {
+        Self { slots: vec![Slot { key: EMPTY, state: A::NEW }; SLOTS], used: 0, sparse_below }
     }
 
     /// Groups in it.
@@ -60,19 +62,31 @@ impl<A: Accumulator> Table<A> {
         values: &[V],
         value: impl Fn(&V) -> A::Value,
     ) {
-        let (mut places, mut missed) = ([0; STEP_ROWS], [0; STEP_ROWS]);
+        let mut found = Found { places: [0; STEP_ROWS], missed: [0; STEP_ROWS / WORD_ROWS] };
         for (keys, values) in keys.chunks(STEP_ROWS).zip(values.chunks(STEP_ROWS)) {
             let mut slots = 0;
             // Places are those of a table of one size: if it grew, they are looked up once more.
             while slots != self.slots.len() {
                 slots = self.slots.len();
-                let misses = locate(&self.slots, keys, &key, &mut places, &mut missed);
-                for row in &missed[..misses] {
-                    let key = key(&keys[*row as usize]);
-                    places[*row as usize] = self.find(key, hash(key)) as u32;
-                }
+                locate(&self.slots, keys, &key, &mut found);
+                self.find_missed(keys, &key, &mut found);
             }
-            add_at(&mut self.slots, &places, values, &value);
+            add_at(&mut self.slots, &found.places, values, &value);
+        }
+    }
+
+    /// Finds, or makes, the slots of the keys that [`locate`] missed.
+    #[inline(never)]
+    fn find_missed<K>(&mut self, keys: &[K], key: impl Fn(&K) -> i64, found: &mut Found) {
+        let words = found.places.chunks_mut(WORD_ROWS).zip(&found.missed);
+        for (keys, (places, missed)) in keys.chunks(WORD_ROWS).zip(words) {
+            let mut left = *missed;
+            while left != 0 {
+                let row = keys.len() - 1 - left.trailing_zeros() as usize;
+                let key = key(&keys[row]);
+                places[row] = self.find(key, hash(key)) as u32;
+                left &= left - 1;
+            }
         }
     }
 
@@ -83,10 +97,9 @@ impl<A: Accumulator> Table<A> {
     }
 
     /// Where a key is; made if there is none.
-    #[inline(never)]
+    #[inline(always)]
     fn find(&mut self, key: i64, hash: u64) -> usize {
-        let mask = self.slots.len() - 1;
-        let mut at = hash as usize & mask;
+        let (mask, mut at) = (self.slots.len() - 1, self.start(hash));
         while self.slots[at].key != key {
             if self.slots[at].key == EMPTY {
                 return self.insert(at, key, hash);
@@ -106,7 +119,8 @@ impl<A: Accumulator> Table<A> {
     #[inline(never)]
     fn insert(&mut self, at: usize, key: i64, hash: u64) -> usize {
         let mut at = at;
-        if (self.used + 1) * 2 > self.slots.len() {
+        let spare = if self.slots.len() < self.sparse_below { 4 } else { 2 };
+        if (self.used + 1) * spare > self.slots.len() {
             let larger = vec![Slot { key: EMPTY, state: A::NEW }; self.slots.len() * 2];
             let old = std::mem::replace(&mut self.slots, larger);
             for slot in old.into_iter().filter(|slot| slot.key != EMPTY) {
@@ -120,9 +134,13 @@ impl<A: Accumulator> Table<A> {
         at
     }
 
+    /// The first slot of the pair to which a key belongs.
+    fn start(&self, hash: u64) -> usize {
+        2 * pair_of(hash, self.slots.len() / 2)
+    }
+
     fn free(&self, hash: u64) -> usize {
-        let mask = self.slots.len() - 1;
-        let mut at = hash as usize & mask;
+        let (mask, mut at) = (self.slots.len() - 1, self.start(hash));
         while self.slots[at].key != EMPTY {
             at = (at + 1) & mask;
         }
@@ -130,29 +148,40 @@ impl<A: Accumulator> Table<A> {
     }
 }
 
-/// Finds the slots of keys that are where they belong, or right after; returns of how many keys this is not so. Their
-/// numbers are then in `missed`, and their places mean nothing.
+/// Rows of one word of [`Found::missed`].
+const WORD_ROWS: usize = 64;
+
+/// What [`locate`] found. One value, so that a loop needs one register for all of it.
+struct Found {
+    /// Where the group of each row is.
+    places: [u32; STEP_ROWS],
+    /// A bit for each row, the last one lowest: whether that was not found at a glance, and its place means nothing.
+    missed: [u64; STEP_ROWS / WORD_ROWS],
+}
+
+/// The pair of slots to which a key with this hash belongs; if both are taken, those after it are next.
+#[inline(always)]
+fn pair_of(hash: u64, pairs: usize) -> usize {
+    hash as usize & (pairs - 1)
+}
+
+/// Finds the slots of keys that are where they belong.
 #[inline(never)]
-fn locate<A, K>(
-    slots: &[Slot<A>],
-    keys: &[K],
-    key: impl Fn(&K) -> i64,
-    places: &mut [u32; STEP_ROWS],
-    missed: &mut [u32; STEP_ROWS],
-) -> usize {
-    let (mut misses, mut row) = (0, 0);
-    in_turns_to(keys, places, |item, place| {
-        let key = key(item);
-        let first = hash(key) as usize & (slots.len() - 1);
-        let second = (first + 1) & (slots.len() - 1);
-        let (in_first, in_second) = (slots[first].key == key, slots[second].key == key);
-        *place = select_unpredictable(in_first, first, second) as u32;
-        // Overwritten by the next one unless it counts.
-        missed[misses % STEP_ROWS] = row;
-        misses += usize::from(!in_first & !in_second);
-        row += 1;
-    });
-    misses
+fn locate<A, K>(slots: &[Slot<A>], keys: &[K], key: impl Fn(&K) -> i64, found: &mut Found) {
+    let pairs = slots.as_chunks::<2>().0;
+    let words = found.places.chunks_mut(WORD_ROWS).zip(&mut found.missed);
+    for (keys, (places, missed)) in keys.chunks(WORD_ROWS).zip(words) {
+        let mut word = 0;
+        in_turns_to(keys, places, |item, place| {
+            let key = key(item);
+            let pair = pair_of(hash(key), pairs.len());
+            let [first, second] = &pairs[pair];
+            let (in_first, in_second) = (first.key == key, second.key == key);
+            *place = 2 * pair as u32 + u32::from(!in_first);
+            word = word << 1 | u64::from(!in_first & !in_second);
+        });
+        *missed = word;
+    }
 }
 
 /// Adds each value to the state in its place.
@@ -163,5 +192,6 @@ fn add_at<A: Accumulator, V>(
     values: &[V],
     value: impl Fn(&V) -> A::Value,
 ) {
-    in_turns_with(values, places, |item, place| slots[*place as usize].state.add(value(item)));
+    let mask = slots.len() - 1;
+    in_turns_with(values, places, |item, place| slots[*place as usize & mask].state.add(value(item)));
 }
