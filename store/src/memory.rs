@@ -7,11 +7,16 @@
 
 use std::{
     io,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     thread,
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
+use fanfold_protocol::limit::READ_AHEAD_ALL_BYTES_MAX;
 use memmap2::{Advice, MmapMut};
 
 /// A huge page of most processors. Memory of whole ones is a huge page each, where the system has one.
@@ -19,11 +24,17 @@ pub const HUGE_BYTES: usize = 2 << 20;
 /// How long memory is kept that nobody wants.
 const KEPT_FOR: Duration = Duration::from_secs(10);
 
+/// What is read from files, from object stores and at peers: as much as all tasks of an executor may read ahead, unless
+/// [`Pool::keep`] says less.
+pub static READS: Pool = Pool::new(READ_AHEAD_ALL_BYTES_MAX);
+/// Shorter reads have memory of the allocator's.
+const READ_BYTES_MIN: usize = 64 << 10;
+
 /// Memory that nobody uses.
 #[derive(Debug)]
 pub struct Pool {
     kept: Mutex<Kept>,
-    bytes_max: usize,
+    bytes_max: AtomicUsize,
 }
 
 /// Last given back last.
@@ -48,7 +59,13 @@ impl Kept {
 impl Pool {
     /// One that keeps at most `bytes_max` bytes.
     pub const fn new(bytes_max: usize) -> Self {
-        Self { kept: Mutex::new(Kept { list: Vec::new(), bytes: 0, swept: false }), bytes_max }
+        let kept = Mutex::new(Kept { list: Vec::new(), bytes: 0, swept: false });
+        Self { kept, bytes_max: AtomicUsize::new(bytes_max) }
+    }
+
+    /// Says how many bytes to keep at most from now on.
+    pub fn keep(&self, bytes_max: usize) {
+        self.bytes_max.store(bytes_max, Relaxed);
     }
 
     /// Memory of `bytes`, from a page's border: what is kept, with what was in it, or fresh.
@@ -76,9 +93,9 @@ impl Pool {
         let mut kept = self.kept();
         kept.bytes += memory.len();
         kept.list.push((now, memory));
-        let mut left = kept.bytes;
+        let (mut left, bytes_max) = (kept.bytes, self.bytes_max.load(Relaxed));
         let is_over = |(_, memory): &&(Instant, MmapMut)| {
-            let over = left > self.bytes_max;
+            let over = left > bytes_max;
             left -= memory.len();
             over
         };
@@ -166,6 +183,65 @@ impl Drop for Pooled {
     }
 }
 
+/// Bytes that come in pieces, one after the other in memory, as many as were expected.
+#[derive(Debug)]
+pub struct Gathered {
+    memory: GatheredIn,
+    expected: usize,
+    length: usize,
+}
+
+#[derive(Debug)]
+enum GatheredIn {
+    Pool(Pooled),
+    Allocator(Vec<u8>),
+}
+
+impl Gathered {
+    /// Room for so many bytes.
+    ///
+    /// # Errors
+    /// Of the system, which has no more.
+    pub fn of(expected: usize) -> io::Result<Self> {
+        let memory = if expected < READ_BYTES_MIN {
+            GatheredIn::Allocator(Vec::with_capacity(expected))
+        } else {
+            GatheredIn::Pool(READS.take(expected)?)
+        };
+        Ok(Self { memory, expected, length: 0 })
+    }
+
+    /// Bytes that have not come yet.
+    pub fn left(&self) -> usize {
+        self.expected - self.length
+    }
+
+    /// Appends a copy of `bytes`, if that many were expected; whether they were.
+    #[must_use]
+    pub fn append(&mut self, bytes: &[u8]) -> bool {
+        if bytes.len() > self.left() {
+            return false;
+        }
+        match &mut self.memory {
+            GatheredIn::Pool(pooled) => pooled.as_mut()[self.length..][..bytes.len()].copy_from_slice(bytes),
+            GatheredIn::Allocator(vec) => vec.extend_from_slice(bytes),
+        }
+        self.length += bytes.len();
+        true
+    }
+
+    /// What has come.
+    pub fn finish(self) -> Bytes {
+        match self.memory {
+            GatheredIn::Pool(mut pooled) => {
+                pooled.truncate(self.length);
+                Bytes::from_owner(pooled)
+            }
+            GatheredIn::Allocator(vec) => vec.into(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,6 +271,9 @@ mod tests {
         assert!(POOL.take_kept(size_of(3 * MIB)).is_none());
         drop(taken);
         assert_eq!(kept(&POOL), (32 * MIB, 32 * MIB));
+        POOL.keep(8 * MIB);
+        put(MIB);
+        assert_eq!(kept(&POOL), (8 * MIB, 8 * MIB));
         put(40 * MIB);
         assert_eq!(kept(&POOL), (0, 0), "more than it keeps");
     }
@@ -240,6 +319,22 @@ mod tests {
             let again = POOL.take(bytes).expect("there is memory");
             assert_eq!((again.as_ref().as_ptr(), again.as_ref().len()), (at, bytes));
         }
+    }
+
+    #[test]
+    fn pieces_are_gathered_up_to_what_was_expected() {
+        for expected in [0, 5, READ_BYTES_MIN - 1, READ_BYTES_MIN, 3 * MIB + 7] {
+            let whole: Vec<u8> = (0..expected).map(|n| (n % 251) as u8).collect();
+            let mut gathered = Gathered::of(expected).expect("there is memory");
+            for piece in whole.chunks(100_000) {
+                assert!(gathered.append(piece));
+            }
+            assert!(!gathered.append(b"x") && gathered.left() == 0, "nothing more was expected");
+            assert!(gathered.finish() == whole);
+        }
+        let mut fewer = Gathered::of(MIB).expect("there is memory");
+        assert!(fewer.append(b"ab"));
+        assert_eq!((fewer.left(), fewer.finish().as_ref()), (MIB - 2, &b"ab"[..]));
     }
 
     #[test]

@@ -7,8 +7,8 @@
 use std::{mem, ops::Range};
 
 use bytes::{Bytes, BytesMut};
-use fanfold_protocol::limit::HOST_CALL_BYTES_MAX;
-use fanfold_store::memory::{HUGE_BYTES, Pool, Pooled};
+use fanfold_protocol::limit::{HOST_CALL_BYTES_MAX, READ_AHEAD_ALL_BYTES_MAX};
+use fanfold_store::memory::{HUGE_BYTES, Pool, Pooled, READS};
 
 /// Size of every segment but the last. A multiple of the largest read, so that a reader who reads in full steps from the
 /// start never pays for a copy.
@@ -19,7 +19,15 @@ const _: () = assert!(SEGMENT_BYTES.is_multiple_of(HOST_CALL_BYTES_MAX));
 const FIRST_ALLOCATION: usize = 4 << 10;
 
 /// Memory of whole segments: what partitions give back when they were spilled, two of a map at a time, the next ones take.
-static POOL: Pool = Pool::new(64 << 20);
+static POOL: Pool = Pool::new(KEPT_BYTES_MAX);
+const KEPT_BYTES_MAX: usize = 64 << 20;
+
+/// Has this process keep no more unused memory than what an executor with `cache_memory` bytes for partitions can use.
+pub fn bound_kept_memory(cache_memory: u64) {
+    let memory = usize::try_from(cache_memory).unwrap_or(usize::MAX);
+    POOL.keep(KEPT_BYTES_MAX.min(memory / 4));
+    READS.keep(READ_AHEAD_ALL_BYTES_MAX.min(memory));
+}
 
 /// Immutable bytes.
 #[derive(Clone, Debug, Default)]

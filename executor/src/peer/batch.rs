@@ -14,8 +14,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use fanfold_protocol::value::StoredKey;
+use fanfold_store::memory::Gathered;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use serde::{Deserialize, Serialize};
@@ -186,15 +187,15 @@ struct Answer {
 impl Answer {
     /// The next `wanted` bytes, in memory of their own; `None` where there are fewer.
     async fn take(&mut self, wanted: usize) -> Option<Bytes> {
-        let mut taken = BytesMut::with_capacity(wanted);
-        while taken.len() < wanted {
+        let mut taken = Gathered::of(wanted).ok()?;
+        while taken.left() > 0 {
             if self.frame.is_empty() {
                 self.frame = self.body.frame().await?.ok()?.into_data().ok()?;
             }
-            let more = self.frame.len().min(wanted - taken.len());
-            taken.extend_from_slice(&self.frame.split_to(more));
+            let more = self.frame.len().min(taken.left());
+            taken.append(&self.frame.split_to(more)).then_some(())?;
         }
-        Some(taken.freeze())
+        Some(taken.finish())
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::{ops::Range, sync::Arc, time::Duration};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use fanfold_peer::{Client, Pooling, Security, client, reason};
 use fanfold_protocol::{
     Code, Error, Kind,
@@ -14,6 +14,7 @@ use fanfold_protocol::{
 };
 use fanfold_store::{
     Index,
+    memory::Gathered,
     partitions::{Footer, parse},
 };
 use http::{Request, StatusCode, Uri};
@@ -164,22 +165,21 @@ impl Fetch {
         let length = length.ok_or_else(|| lost(peer, key, "it answered something else"))?;
         let limit = (range.end - range.start) as usize + length;
         let mut body = Limited::new(response.into_body(), limit);
-        let mut whole = BytesMut::with_capacity(limit);
+        let mut whole = Gathered::of(limit).map_err(|e| unreachable(peer, &e.to_string()))?;
         let read = async {
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|e| unreachable(peer, &e.to_string()))?;
-                if let Ok(data) = frame.into_data() {
-                    whole.extend_from_slice(&data);
-                }
+                // No frame goes over the limit of the body.
+                let _ = frame.into_data().is_ok_and(|data| whole.append(&data));
             }
             Ok(())
         };
         timeout(PATIENCE_BODY, read).await.map_err(|_| unreachable(peer, "it stopped in the middle"))??;
-        if whole.len() != limit {
+        if whole.left() > 0 {
             return Err(lost(peer, key, "it sent fewer bytes than it has"));
         }
-        let footer = whole.split_to(length).freeze();
-        Ok((footer, whole.freeze()))
+        let mut data = whole.finish();
+        Ok((data.split_to(length), data))
     }
 }
 

@@ -19,6 +19,7 @@ use crate::{
         read::{self, Meta},
     },
     errors::{io_error, storage},
+    memory::Gathered,
     requests::Counters,
     s3::answer::Answer,
 };
@@ -131,7 +132,7 @@ impl Backend {
             Found::Past(meta) => Ok(Some((Bytes::new(), meta))),
             Found::Some(got) => {
                 let meta = meta_of(&got.meta);
-                Ok(absent(path, got.bytes().await)?.map(|bytes| (bytes, meta)))
+                Ok(Some((gathered(path, *got).await?, meta)))
             }
         }
     }
@@ -158,6 +159,23 @@ impl Backend {
             opened.map_err(|e| io_error("read", path.as_ref(), &e))
         })
         .await
+    }
+}
+
+/// The bytes of an answer, in memory that is used again.
+async fn gathered(path: &Path, got: GetResult) -> Result<Bytes, Error> {
+    let failed = |e: io::Error| io_error("read", path, &e);
+    let expected = usize::try_from(got.range.end - got.range.start).unwrap_or(usize::MAX);
+    let mut bytes = Gathered::of(expected).map_err(failed)?;
+    let mut pieces = got.into_stream();
+    while let Some(piece) = pieces.try_next().await.map_err(|e| storage("read", path, &e))? {
+        if !bytes.append(&piece) {
+            return Err(failed(io::Error::other("the store answered with more bytes than it said")));
+        }
+    }
+    match bytes.left() {
+        0 => Ok(bytes.finish()),
+        left => Err(failed(io::Error::other(format!("the store's answer ended {left} bytes early")))),
     }
 }
 

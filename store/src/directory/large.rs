@@ -17,21 +17,18 @@ use std::{
 };
 
 use bytes::Bytes;
-use fanfold_protocol::limit::READ_AHEAD_ALL_BYTES_MAX;
 use rustix::{
     fs::{OFlags, fcntl_getfl, fcntl_setfl},
     io::{Errno, pwritev},
 };
 
 use super::cached::is_cached;
-use crate::memory::{Pool, Pooled};
+use crate::memory::{Pooled, READS};
 
 /// A file of so many bytes is large to read.
 pub(crate) const LARGE_BYTES: u64 = 8 << 20;
 /// What every disk that we know of can address: a page.
 const ALIGN: usize = 4 << 10;
-/// All that the tasks of an executor read ahead.
-static POOL: Pool = Pool::new(READ_AHEAD_ALL_BYTES_MAX);
 /// Bytes that are gathered where they do not come in aligned memory. A file that is not longer goes through the page
 /// cache.
 const GATHER_BYTES: usize = 1 << 20;
@@ -125,7 +122,7 @@ impl FileWriter {
         let memory = match self.gathered.take() {
             Some(memory) if memory.as_ref().len() >= wanted => memory,
             less => {
-                let mut more = POOL.take(wanted)?;
+                let mut more = READS.take(wanted)?;
                 if let Some(less) = less {
                     more.as_mut()[..self.length].copy_from_slice(&less.as_ref()[..self.length]);
                 }
@@ -219,7 +216,7 @@ pub fn read_large_at(file: &File, range: Range<u64>) -> io::Result<Bytes> {
 fn read_pages(file: &File, range: &Range<u64>) -> io::Result<Bytes> {
     let begin = range.start - range.start % ALIGN as u64;
     let wanted = usize::try_from(range.end - begin).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    let mut memory = POOL.take(wanted.checked_next_multiple_of(ALIGN).ok_or(io::ErrorKind::OutOfMemory)?)?;
+    let mut memory = READS.take(wanted.checked_next_multiple_of(ALIGN).ok_or(io::ErrorKind::OutOfMemory)?)?;
     let mut length = 0;
     while length < wanted {
         // A read that ended within a page has reached the end of the file.
