@@ -24,8 +24,8 @@ pub const HUGE_BYTES: usize = 2 << 20;
 /// How long memory is kept that nobody wants.
 const KEPT_FOR: Duration = Duration::from_secs(10);
 
-/// What is read from files, from object stores and at peers: as much as all tasks of an executor may read ahead, unless
-/// [`Pool::keep`] says less.
+/// What is read from files, from object stores and at peers, and what is gathered to be written to a file. It keeps as much as all
+/// tasks of an executor may read ahead, unless [`Pool::keep`] says less.
 pub static READS: Pool = Pool::new(READ_AHEAD_ALL_BYTES_MAX);
 /// Shorter reads have memory of the allocator's.
 const READ_BYTES_MIN: usize = 64 << 10;

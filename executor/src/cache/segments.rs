@@ -22,7 +22,8 @@ const FIRST_ALLOCATION: usize = 4 << 10;
 static POOL: Pool = Pool::new(KEPT_BYTES_MAX);
 const KEPT_BYTES_MAX: usize = 64 << 20;
 
-/// Has this process keep no more unused memory than what an executor with `cache_memory` bytes for partitions can use.
+/// Has pools keep no more than what an executor with `cache_memory` bytes for partitions can use. They are the process's: where it
+/// has several executors, the last one says.
 pub fn bound_kept_memory(cache_memory: u64) {
     let memory = usize::try_from(cache_memory).unwrap_or(usize::MAX);
     POOL.keep(KEPT_BYTES_MAX.min(memory / 4));

@@ -169,8 +169,9 @@ impl Fetch {
         let read = async {
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|e| unreachable(peer, &e.to_string()))?;
-                // No frame goes over the limit of the body.
-                let _ = frame.into_data().is_ok_and(|data| whole.append(&data));
+                if frame.into_data().is_ok_and(|data| !whole.append(&data)) {
+                    return Err(lost(peer, key, "it sent more bytes than it has"));
+                }
             }
             Ok(())
         };
