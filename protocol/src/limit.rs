@@ -148,8 +148,8 @@ pub const DROPS_HELD_MAX: usize = 64;
 pub const RECOVERIES_MAX: u32 = 4;
 /// Bytes that one task has fetched and not yet read, over all its readers that read in order.
 pub const READ_AHEAD_BYTES_MAX: usize = 64 << 20;
-/// The same of all tasks of an executor together, and no more than it has memory for partitions. A reader for which there is no room
-/// fetches little, and nothing ahead.
+/// The same of all tasks of an executor together, and no more than half as much as it has memory for partitions. A reader for which
+/// there is no room fetches little, and nothing ahead.
 pub const READ_AHEAD_ALL_BYTES_MAX: usize = 256 << 20;
 /// A partition at most this long is read from elsewhere as a whole and kept in memory for its other readers.
 pub const LOAD_WHOLE_BYTES_MAX: u64 = 8 << 20;

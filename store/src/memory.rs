@@ -24,29 +24,44 @@ pub const HUGE_BYTES: usize = 2 << 20;
 /// How long memory is kept that nobody wants.
 const KEPT_FOR: Duration = Duration::from_secs(10);
 
-/// What is read from files, from object stores and at peers, and what is gathered to be written to a file. It keeps as much as all
-/// tasks of an executor may read ahead, unless [`Pool::keep`] says less.
+/// What is read from files, from object stores and at peers, and what is gathered to be written to a file. As much as all tasks of
+/// an executor may read ahead, unless [`Pool::bound`] says less.
 pub static READS: Pool = Pool::new(READ_AHEAD_ALL_BYTES_MAX);
 /// Shorter reads have memory of the allocator's.
 const READ_BYTES_MIN: usize = 64 << 10;
 
-/// Memory that nobody uses.
+/// Memory that is lent, and that is kept for the next: together not more than its bound, as far as that is not all lent.
 #[derive(Debug)]
 pub struct Pool {
     kept: Mutex<Kept>,
     bytes_max: AtomicUsize,
 }
 
-/// Last given back last.
+/// Memory that nobody uses: last given back last.
 #[derive(Debug)]
 struct Kept {
     list: Vec<(Instant, MmapMut)>,
     bytes: usize,
+    /// Bytes that are in use.
+    lent: usize,
     /// Whether a thread runs that gives the system what was kept for long.
     swept: bool,
 }
 
 impl Kept {
+    /// Takes out what was given back longest ago until there is no more than `bytes_max`, with what is lent.
+    #[must_use]
+    fn take_over(&mut self, bytes_max: usize) -> Vec<(Instant, MmapMut)> {
+        let mut left = self.bytes;
+        let is_over = |(_, memory): &&(Instant, MmapMut)| {
+            let over = left + self.lent > bytes_max;
+            left -= memory.len();
+            over
+        };
+        let number = self.list.iter().take_while(is_over).count();
+        self.take_before(number)
+    }
+
     /// Takes out what comes before `number`, for the caller to drop without the lock: that takes the system long.
     #[must_use]
     fn take_before(&mut self, number: usize) -> Vec<(Instant, MmapMut)> {
@@ -57,14 +72,14 @@ impl Kept {
 }
 
 impl Pool {
-    /// One that keeps at most `bytes_max` bytes.
+    /// One that keeps nothing that would make more than `bytes_max` bytes with what is lent.
     pub const fn new(bytes_max: usize) -> Self {
-        let kept = Mutex::new(Kept { list: Vec::new(), bytes: 0, swept: false });
+        let kept = Mutex::new(Kept { list: Vec::new(), bytes: 0, lent: 0, swept: false });
         Self { kept, bytes_max: AtomicUsize::new(bytes_max) }
     }
 
-    /// Says how many bytes to keep at most from now on.
-    pub fn keep(&self, bytes_max: usize) {
+    /// Says that from now on.
+    pub fn bound(&self, bytes_max: usize) {
         self.bytes_max.store(bytes_max, Relaxed);
     }
 
@@ -76,7 +91,7 @@ impl Pool {
         let size = size_of(bytes);
         let memory = match self.take_kept(size) {
             Some(memory) => memory,
-            None => fresh(size)?,
+            None => self.fresh(size)?,
         };
         Ok(Pooled { memory: Some(memory), length: bytes, pool: self })
     }
@@ -85,22 +100,28 @@ impl Pool {
         let mut kept = self.kept();
         let number = kept.list.iter().rposition(|(_, memory)| memory.len() == size)?;
         kept.bytes -= size;
+        kept.lent += size;
         Some(kept.list.remove(number).1)
+    }
+
+    /// Memory from the system, for which what is kept in other sizes makes room.
+    fn fresh(&self, size: usize) -> io::Result<MmapMut> {
+        let memory = fresh(size)?;
+        let mut kept = self.kept();
+        kept.lent += size;
+        let gone = kept.take_over(self.bytes_max.load(Relaxed));
+        drop(kept);
+        drop(gone);
+        Ok(memory)
     }
 
     /// Keeps memory that was given back at `now`; what came longest ago makes room for it.
     fn put(&'static self, memory: MmapMut, now: Instant) {
         let mut kept = self.kept();
+        kept.lent -= memory.len();
         kept.bytes += memory.len();
         kept.list.push((now, memory));
-        let (mut left, bytes_max) = (kept.bytes, self.bytes_max.load(Relaxed));
-        let is_over = |(_, memory): &&(Instant, MmapMut)| {
-            let over = left > bytes_max;
-            left -= memory.len();
-            over
-        };
-        let number = kept.list.iter().take_while(is_over).count();
-        let gone = kept.take_before(number);
+        let gone = kept.take_over(self.bytes_max.load(Relaxed));
         if !kept.swept {
             let sweep = || {
                 while self.sweep(Instant::now()) {
@@ -248,8 +269,8 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    fn of(bytes: usize) -> MmapMut {
-        fresh(bytes).expect("there is memory")
+    fn take(pool: &'static Pool, bytes: usize) -> Pooled {
+        pool.take(bytes).expect("there is memory")
     }
 
     /// Bytes that a pool keeps, counted twice.
@@ -259,31 +280,37 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_fits() {
+    fn what_is_kept_is_bounded_with_what_is_lent_and_fits() {
         static POOL: Pool = Pool::new(32 * MIB);
-        let put = |bytes| POOL.put(of(bytes), Instant::now());
-        (1..=80).for_each(|_| put(MIB));
-        put(4 * MIB);
+        let many: Vec<_> = (1..=80).map(|_| take(&POOL, MIB)).collect();
+        drop(many);
         assert_eq!(kept(&POOL), (32 * MIB, 32 * MIB));
-        let taken = POOL.take(4 * MIB - MIB / 3).expect("there is memory");
+        let other = take(&POOL, 4 * MIB);
+        assert_eq!(kept(&POOL), (28 * MIB, 28 * MIB), "the rest makes room");
+        drop(other);
+        assert_eq!(kept(&POOL), (32 * MIB, 32 * MIB));
+        let taken = take(&POOL, 4 * MIB - MIB / 3);
         assert_eq!(kept(&POOL), (28 * MIB, 28 * MIB));
         assert_eq!(taken.as_ref().len(), 4 * MIB - MIB / 3);
         assert!(POOL.take_kept(size_of(3 * MIB)).is_none());
         drop(taken);
         assert_eq!(kept(&POOL), (32 * MIB, 32 * MIB));
-        POOL.keep(8 * MIB);
-        put(MIB);
+        POOL.bound(8 * MIB);
+        drop(take(&POOL, MIB));
         assert_eq!(kept(&POOL), (8 * MIB, 8 * MIB));
-        put(40 * MIB);
+        let large = take(&POOL, 40 * MIB);
+        assert_eq!(kept(&POOL), (0, 0), "all that may be there is lent");
+        drop(large);
         assert_eq!(kept(&POOL), (0, 0), "more than it keeps");
     }
 
     #[test]
     fn what_is_kept_for_long_goes() {
         static POOL: Pool = Pool::new(32 * MIB);
+        let put = |bytes, at| POOL.put(take(&POOL, bytes).memory.take().expect("it is lent"), at);
         let (begin, second) = (Instant::now(), Duration::from_secs(1));
-        POOL.put(of(MIB), begin);
-        POOL.put(of(2 * MIB), begin + second);
+        put(MIB, begin);
+        put(2 * MIB, begin + second);
         assert!(POOL.sweep(begin + second));
         assert_eq!(kept(&POOL), (3 * MIB, 3 * MIB));
         assert!(POOL.sweep(begin + KEPT_FOR));

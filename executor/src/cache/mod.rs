@@ -126,7 +126,7 @@ impl Cache {
         let open = |spill: &Spill| Disk::open(&spill.dir, spill.bytes, work.clone());
         let disk = config.spill.as_ref().map(open).transpose()?;
         let memory = config.cache_memory;
-        segments::bound_kept_memory(memory);
+        segments::bound_pools(memory);
         Ok(Self(Arc::new(Inner {
             budget: Budget::new(memory),
             tier: Mutex::default(),

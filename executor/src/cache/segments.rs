@@ -18,16 +18,18 @@ const _: () = assert!(SEGMENT_BYTES.is_multiple_of(HOST_CALL_BYTES_MAX));
 /// Smallest allocation of a growing segment: most partitions are either tiny or many segments long.
 const FIRST_ALLOCATION: usize = 4 << 10;
 
-/// Memory of whole segments: what partitions give back when they were spilled, two of a map at a time, the next ones take.
-static POOL: Pool = Pool::new(KEPT_BYTES_MAX);
-const KEPT_BYTES_MAX: usize = 64 << 20;
+/// Memory of whole segments: what partitions give back when they were spilled, and objects when they were written, the next ones take.
+static POOL: Pool = Pool::new(OBJECTS_BYTES);
+/// Of it, for objects that are being written.
+const OBJECTS_BYTES: usize = 64 << 20;
 
-/// Has pools keep no more than what an executor with `cache_memory` bytes for partitions can use. They are the process's: where it
-/// has several executors, the last one says.
-pub fn bound_kept_memory(cache_memory: u64) {
+/// Has pools keep no more, with what is in use, than an executor with `cache_memory` bytes for partitions needs: beside these there are
+/// objects that are written; what tasks may have read ahead is half as much, and half of that again is read without being counted.
+/// Pools are the process's: where it has several executors, the last one says.
+pub fn bound_pools(cache_memory: u64) {
     let memory = usize::try_from(cache_memory).unwrap_or(usize::MAX);
-    POOL.keep(KEPT_BYTES_MAX.min(memory / 4));
-    READS.keep(READ_AHEAD_ALL_BYTES_MAX.min(memory));
+    POOL.bound(memory.saturating_add(OBJECTS_BYTES.min(memory / 4)));
+    READS.bound(READ_AHEAD_ALL_BYTES_MAX.min(memory / 4 * 3));
 }
 
 /// Immutable bytes.

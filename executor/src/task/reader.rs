@@ -13,7 +13,7 @@ use fanfold_store::Account;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use self::room::Fetched;
-use self::room::Room;
+use self::room::{Open, Room};
 use super::host::Environment;
 use crate::cache::Partition;
 
@@ -27,8 +27,8 @@ const BILLED_WINDOW: u64 = 2 << 20;
 const BILLED_WINDOW_MAX: u64 = 8 << 20;
 /// Windows on their way to a guest that reads on. A disk, like a server, is faster when it is asked for several.
 const AHEAD_MAX: usize = 3;
-/// A window for which there is no room: the bytes under one checksum of a partition.
-const SMALL_WINDOW: u64 = 256 << 10;
+/// The shortest window, however many readers share the room, or if there is none.
+const SMALL_WINDOW: u64 = 128 << 10;
 /// A rest that is shorter is read with the window before it.
 const SHORT_REST: u64 = 128 << 10;
 
@@ -86,6 +86,8 @@ pub struct Reader {
     step: u64,
     /// Windows that were read in order, one after the other.
     windows: usize,
+    /// Once it reads ahead.
+    open: Option<Open>,
 }
 
 /// A fetch that runs while the guest works.
@@ -107,7 +109,8 @@ impl Reader {
     ) -> Self {
         let window = (0, Bytes::new());
         let ahead = VecDeque::new();
-        Self { content, size, blocks, refs, made, next: 0, window, room: None, ahead, step: 0, windows: 0 }
+        let (room, open) = (None, None);
+        Self { content, size, blocks, refs, made, next: 0, window, room, ahead, step: 0, windows: 0, open }
     }
 
     /// Of bytes that are at hand.
@@ -264,19 +267,28 @@ impl Reader {
             (self.window, self.room) = ((ahead.range.start, bytes), Some(ahead.room));
             return Ok(());
         }
-        let mut range = wanted;
-        if in_order {
-            let billed = self.is_billed(env);
-            let step = self.next_step(billed, range.start);
-            self.room = fetched.room(step, WINDOW);
-            let without = if billed { WINDOW } else { SMALL_WINDOW };
-            let step = self.room.as_ref().map_or(without, Room::bytes);
-            range.end = range.end.max(range.start + step);
-        }
-        range.end = range.end.min(self.size);
+        let range = if in_order {
+            let (step, least) = self.next_step(env, fetched, wanted.start);
+            self.room = fetched.room(step, least);
+            let step = self.room.as_ref().map_or(least, Room::bytes);
+            self.range(wanted.start, step.max(wanted.end - wanted.start))
+        } else {
+            wanted
+        };
         let bytes = fetch(env.clone(), self.content.clone(), range.clone()).await?;
         self.window = (range.start, bytes);
         Ok(())
+    }
+
+    /// `bytes` from `begin` on, and what is under the same checksum as their last: it would be read twice.
+    fn range(&self, begin: u64, bytes: u64) -> Range<u64> {
+        let end = match &self.content {
+            Content::Partition { partition, start } => {
+                partition.index().units_around(start + begin..start + begin + bytes).end - start
+            }
+            _ => begin + bytes,
+        };
+        begin..end.min(self.size)
     }
 
     /// Whether each read is a request to a server, which has its price.
@@ -289,17 +301,28 @@ impl Reader {
         in_store && env.store.is_shared()
     }
 
-    /// Bytes of the next window of a guest that reads on, which begins at `begin`.
-    fn next_step(&mut self, billed: bool, begin: u64) -> u64 {
+    /// Bytes of the next window of a guest that reads on, which begins at `begin`; and how few are worth a read.
+    fn next_step(&mut self, env: &Environment, fetched: &Fetched, begin: u64) -> (u64, u64) {
         let is_object = matches!(self.content, Content::Object { .. });
+        let billed = self.is_billed(env);
         self.step = match (billed, self.step) {
             (true, 0) => BILLED_WINDOW,
             (true, step) => (step * 2).min(BILLED_WINDOW_MAX),
             (false, step @ 1..) if is_object => (step * 2).min(OBJECT_WINDOW_MAX),
             (false, _) => WINDOW,
         };
+        self.open.get_or_insert_with(|| fetched.opened());
+        let (step, least) =
+            if billed { (self.step, WINDOW) } else { (self.step.min(self.share(fetched)), SMALL_WINDOW) };
         let left = self.size - begin;
-        if left < self.step + SHORT_REST { left } else { self.step }
+        (if left < step + SHORT_REST { left } else { step }, least)
+    }
+
+    /// What a window may have where all readers of the task have one and as much on its way; less while they are opened, since
+    /// nobody knows how many there will be.
+    fn share(&self, fetched: &Fetched) -> u64 {
+        let parts = if self.windows == 0 { 8 } else { 2 };
+        (fetched.share() / parts).max(SMALL_WINDOW)
     }
 
     /// Starts to fetch what follows the window, if that is elsewhere and the task has not read too far ahead: one window before
@@ -312,9 +335,9 @@ impl Reader {
         let window_end = self.window.0 + self.window.1.len() as u64;
         let mut begin = self.ahead.back().map_or(window_end, |last| last.range.end);
         while begin < self.size && self.ahead.len() < self.windows.clamp(1, AHEAD_MAX) {
-            let step = self.next_step(self.is_billed(env), begin);
-            let Some(room) = fetched.room(step, WINDOW) else { return };
-            let range = begin..begin + room.bytes();
+            let (step, least) = self.next_step(env, fetched, begin);
+            let Some(room) = fetched.room(step, least) else { return };
+            let range = self.range(begin, room.bytes());
             begin = range.end;
             let (account, fetch) =
                 (Account::current(), fetch(env.clone(), self.content.clone(), range.clone()));

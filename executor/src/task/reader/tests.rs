@@ -83,6 +83,26 @@ async fn a_task_reads_ahead_in_so_many_places_and_no_more() {
 }
 
 #[tokio::test]
+async fn readers_that_were_opened_together_share_what_there_is() {
+    let data = pattern(2 * MIB);
+    let (env, first) = environment(&data).await;
+    let Content::Object { key, etag, .. } = &first.content else { panic!("not an object") };
+    let ahead = fetched();
+    let mut readers: Vec<_> = (0..100).map(|_| Reader::object(key, etag, 0, data.len() as u64)).collect();
+    readers.iter_mut().for_each(|reader| reader.read_ahead(&env, &ahead));
+    for reader in &mut readers {
+        reader.read(&env, &ahead, 0, 100).await.unwrap();
+    }
+    let (room, share) = (limit::READ_AHEAD_BYTES_MAX as u64, ahead.share() / 2);
+    assert!(ahead.bytes() <= room, "{} bytes", ahead.bytes());
+    assert_eq!(share, room / 200);
+    assert!(readers.iter().all(|reader| reader.ahead[0].room.bytes() == share), "each has one on its way");
+    // What was opened before anybody knew how many there would be has a longer window.
+    let window = |reader: &Reader| reader.window.1.len() as u64;
+    assert_eq!((window(&readers[0]), window(&readers[99])), (MIB, SMALL_WINDOW));
+}
+
+#[tokio::test]
 async fn a_server_is_asked_for_more_at_a_time_as_the_guest_reads_on() {
     let data = pattern(100 * MIB + 5);
     let store = fanfold_store::testing::shared_memory();
