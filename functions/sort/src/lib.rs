@@ -32,6 +32,10 @@ use runs::Runs;
 /// instance; and at most this share of the memory for partitions, so that some of them can be on their way at once.
 const SPLIT_BYTES: u64 = 32 << 20;
 const SPLIT_SHARE: u64 = 16;
+/// Splits of a large input: each is one more place that a reducer reads from at the same time.
+const SPLITS: u64 = 200;
+/// What they have at most: a map's memory is a split's and 8 bytes for each record.
+const SPLIT_BYTES_MAX: u64 = 64 << 20;
 /// Memory for partitions when the request does not say.
 const MEMORY_BYTES: u64 = 1 << 30;
 /// Tasks that compute at once when the request does not say.
@@ -137,7 +141,7 @@ pub fn sort(request: Request) -> Result<Report> {
     let (inventory, bounds) = survey::call(&request).submit()?;
     let Inventory { objects, bytes, layout } = inventory.get()?;
     let count = objects.len();
-    let split_bytes = split_bytes(&request)?;
+    let split_bytes = split_bytes(&request, bytes)?;
     let splits = split::plan(objects.into_iter().map(Into::into), split_bytes, Pin::All);
     let facts = Facts {
         bytes,
@@ -170,10 +174,11 @@ pub fn sort(request: Request) -> Result<Report> {
     })
 }
 
-fn split_bytes(request: &Request) -> Result<u64> {
+fn split_bytes(request: &Request, input: u64) -> Result<u64> {
     let record = RECORD_BYTES as u64;
     let share = (request.memory_bytes() / SPLIT_SHARE).clamp(record, SPLIT_BYTES);
-    let bytes = request.split_bytes.unwrap_or(share);
+    let long = (input / SPLITS).min(SPLIT_BYTES_MAX);
+    let bytes = request.split_bytes.unwrap_or(share.max(long));
     // Splits end where records do.
     match bytes / record * record {
         0 => Err(Error::invalid(format!("splits of {bytes} bytes: a record has {record}"))),
