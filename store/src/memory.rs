@@ -33,14 +33,15 @@ const READ_BYTES_MIN: usize = 64 << 10;
 /// Memory that is lent, and that is kept for the next: together not more than its bound, as far as that is not all lent.
 #[derive(Debug)]
 pub struct Pool {
-    kept: Mutex<Kept>,
+    state: Mutex<State>,
     bytes_max: AtomicUsize,
 }
 
-/// Memory that nobody uses: last given back last.
 #[derive(Debug)]
-struct Kept {
-    list: Vec<(Instant, MmapMut)>,
+struct State {
+    /// Memory that nobody uses: last given back last.
+    kept: Vec<(Instant, MmapMut)>,
+    /// Bytes of it.
     bytes: usize,
     /// Bytes that are in use.
     lent: usize,
@@ -48,7 +49,7 @@ struct Kept {
     swept: bool,
 }
 
-impl Kept {
+impl State {
     /// Takes out what was given back longest ago until there is no more than `bytes_max`, with what is lent.
     #[must_use]
     fn take_over(&mut self, bytes_max: usize) -> Vec<(Instant, MmapMut)> {
@@ -58,14 +59,14 @@ impl Kept {
             left -= memory.len();
             over
         };
-        let number = self.list.iter().take_while(is_over).count();
+        let number = self.kept.iter().take_while(is_over).count();
         self.take_before(number)
     }
 
     /// Takes out what comes before `number`, for the caller to drop without the lock: that takes the system long.
     #[must_use]
     fn take_before(&mut self, number: usize) -> Vec<(Instant, MmapMut)> {
-        let taken: Vec<_> = self.list.drain(..number).collect();
+        let taken: Vec<_> = self.kept.drain(..number).collect();
         self.bytes -= taken.iter().map(|(_, memory)| memory.len()).sum::<usize>();
         taken
     }
@@ -74,8 +75,8 @@ impl Kept {
 impl Pool {
     /// One that keeps nothing that would make more than `bytes_max` bytes with what is lent.
     pub const fn new(bytes_max: usize) -> Self {
-        let kept = Mutex::new(Kept { list: Vec::new(), bytes: 0, lent: 0, swept: false });
-        Self { kept, bytes_max: AtomicUsize::new(bytes_max) }
+        let state = Mutex::new(State { kept: Vec::new(), bytes: 0, lent: 0, swept: false });
+        Self { state, bytes_max: AtomicUsize::new(bytes_max) }
     }
 
     /// Says that from now on.
@@ -97,59 +98,59 @@ impl Pool {
     }
 
     fn take_kept(&self, size: usize) -> Option<MmapMut> {
-        let mut kept = self.kept();
-        let number = kept.list.iter().rposition(|(_, memory)| memory.len() == size)?;
-        kept.bytes -= size;
-        kept.lent += size;
-        Some(kept.list.remove(number).1)
+        let mut state = self.state();
+        let number = state.kept.iter().rposition(|(_, memory)| memory.len() == size)?;
+        state.bytes -= size;
+        state.lent += size;
+        Some(state.kept.remove(number).1)
     }
 
     /// Memory from the system, for which what is kept in other sizes makes room.
     fn fresh(&self, size: usize) -> io::Result<MmapMut> {
         let memory = fresh(size)?;
-        let mut kept = self.kept();
-        kept.lent += size;
-        let gone = kept.take_over(self.bytes_max.load(Relaxed));
-        drop(kept);
+        let mut state = self.state();
+        state.lent += size;
+        let gone = state.take_over(self.bytes_max.load(Relaxed));
+        drop(state);
         drop(gone);
         Ok(memory)
     }
 
     /// Keeps memory that was given back at `now`; what came longest ago makes room for it.
     fn put(&'static self, memory: MmapMut, now: Instant) {
-        let mut kept = self.kept();
-        kept.lent -= memory.len();
-        kept.bytes += memory.len();
-        kept.list.push((now, memory));
-        let gone = kept.take_over(self.bytes_max.load(Relaxed));
-        if !kept.swept {
+        let mut state = self.state();
+        state.lent -= memory.len();
+        state.bytes += memory.len();
+        state.kept.push((now, memory));
+        let gone = state.take_over(self.bytes_max.load(Relaxed));
+        if !state.swept {
             let sweep = || {
                 while self.sweep(Instant::now()) {
                     thread::park_timeout(KEPT_FOR / 2)
                 }
             };
             // Without the thread, what is kept is bounded all the same.
-            kept.swept = thread::Builder::new().name("fanfold-memory".to_owned()).spawn(sweep).is_ok();
+            state.swept = thread::Builder::new().name("fanfold-memory".to_owned()).spawn(sweep).is_ok();
         }
-        drop(kept);
+        drop(state);
         drop(gone);
     }
 
     /// Gives the system what was kept for long at `now`; whether anything is left.
     fn sweep(&self, now: Instant) -> bool {
-        let mut kept = self.kept();
+        let mut state = self.state();
         let is_old = |(since, _): &&(Instant, MmapMut)| now.duration_since(*since) >= KEPT_FOR;
-        let number = kept.list.iter().take_while(is_old).count();
-        let gone = kept.take_before(number);
-        kept.swept = !kept.list.is_empty();
-        let is_left = kept.swept;
-        drop(kept);
+        let number = state.kept.iter().take_while(is_old).count();
+        let gone = state.take_before(number);
+        state.swept = !state.kept.is_empty();
+        let is_left = state.swept;
+        drop(state);
         drop(gone);
         is_left
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -275,8 +276,8 @@ mod tests {
 
     /// Bytes that a pool keeps, counted twice.
     fn kept(pool: &Pool) -> (usize, usize) {
-        let kept = pool.kept();
-        (kept.list.iter().map(|(_, memory)| memory.len()).sum(), kept.bytes)
+        let state = pool.state();
+        (state.kept.iter().map(|(_, memory)| memory.len()).sum(), state.bytes)
     }
 
     #[test]

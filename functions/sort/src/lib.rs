@@ -32,9 +32,9 @@ use runs::Runs;
 /// instance; and at most this share of the memory for partitions, so that some of them can be on their way at once.
 const SPLIT_BYTES: u64 = 32 << 20;
 const SPLIT_SHARE: u64 = 16;
-/// Splits of a large input: each is one more place that a reducer reads from at the same time.
+/// But of a large input no more splits than this, because each is one more place that a reducer reads from at the same time,
 const SPLITS: u64 = 200;
-/// What they have at most: a map's memory is a split's and 8 bytes for each record.
+/// as long as they have no more: a map's memory is a split's and 8 bytes for each record.
 const SPLIT_BYTES_MAX: u64 = 64 << 20;
 /// Memory for partitions when the request does not say.
 const MEMORY_BYTES: u64 = 1 << 30;

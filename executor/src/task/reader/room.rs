@@ -26,7 +26,8 @@ impl Fetched {
 
     /// For a task that has fetched nothing. All tasks of its executor have `all` in common.
     pub fn new(all: Arc<Budget>) -> Self {
-        Self { task: Budget::new(limit::READ_AHEAD_BYTES_MAX as u64), all, open: Arc::default() }
+        let task = Budget::new(all.total().min(limit::READ_AHEAD_BYTES_MAX as u64));
+        Self { task, all, open: Arc::default() }
     }
 
     /// Counts a reader among those that share the room.
