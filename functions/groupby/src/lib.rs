@@ -38,6 +38,9 @@ const COLUMN_BYTES: u64 = 64 << 20;
 /// Reducers at most.
 const REDUCERS_MAX: u32 = 1024;
 
+/// A task's memory. The driver has what the manifest says, which is less: it is held until the job ends.
+const TASK_BYTES: u64 = 256 << 20;
+
 /// What to compute.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 #[serde(deny_unknown_fields)]
@@ -147,7 +150,8 @@ impl Spec {
 #[fanfold::function(tasks(prepare, map, merge, reduce, generate, generate_object))]
 pub fn groupby(request: Request) -> Result<Report> {
     // A task, because its result is recorded: a driver that is run again finds its own output, and perhaps other input.
-    let Prepared { spec, splits, objects, bytes } = prepare::submit(request.clone())?.get()?;
+    let Prepared { spec, splits, objects, bytes } =
+        prepare::call(request.clone()).memory(TASK_BYTES).submit()?.get()?;
     let reducers = request
         .reducers
         .unwrap_or_else(|| bytes.div_ceil(COLUMN_BYTES).clamp(1, u64::from(REDUCERS_MAX)) as u32);
@@ -219,11 +223,11 @@ impl Tasks for Job {
 
     fn map(&self, _: u32, split: Split, columns: u32) -> Call<Output> {
         // Made again from the input if it is lost: writing it to the store as well would be most of the job's writes.
-        map::call(&self.spec, split, columns).durability(Durability::None)
+        map::call(&self.spec, split, columns).durability(Durability::None).memory(TASK_BYTES)
     }
 
     fn merge(&self, columns: Range<u32>, inputs: Vec<Partition>) -> Call<Output> {
-        merge::call(&self.spec, columns, inputs)
+        merge::call(&self.spec, columns, inputs).memory(TASK_BYTES)
     }
 
     fn reduce(
@@ -232,7 +236,7 @@ impl Tasks for Job {
         columns: Range<u32>,
         inputs: Vec<Partition>,
     ) -> Call<Outputs<(Reduced, Tally)>> {
-        reduce::call(&self.spec, reducer, columns, inputs)
+        reduce::call(&self.spec, reducer, columns, inputs).memory(TASK_BYTES)
     }
 }
 
@@ -290,7 +294,8 @@ fn reduce(
 #[fanfold::task]
 pub fn generate(data: Data) -> Result<Made> {
     data.check()?;
-    let objects = (0..data.objects).map(|n| generate_object::submit(&data, n)).collect::<Result<Vec<_>>>()?;
+    let submit = |object| generate_object::call(&data, object).memory(TASK_BYTES).submit();
+    let objects = (0..data.objects).map(submit).collect::<Result<Vec<_>>>()?;
     let bytes = fanfold::wait_all(&objects)?.iter().sum();
     Ok(Made { rows: data.rows, objects: data.objects, bytes })
 }

@@ -36,6 +36,8 @@ const SPLIT_SHARE: u64 = 16;
 const SPLITS: u64 = 200;
 /// as long as they have no more: a map's memory is a split's and 8 bytes for each record.
 const SPLIT_BYTES_MAX: u64 = 64 << 20;
+/// A task's memory. The driver has what the manifest says, which is less: it is held until the job ends.
+const TASK_BYTES: u64 = 128 << 20;
 /// Memory for partitions when the request does not say.
 const MEMORY_BYTES: u64 = 1 << 30;
 /// Tasks that compute at once when the request does not say.
@@ -138,7 +140,7 @@ pub struct Report {
 /// `invalid`, `not-found` or `conflict` for what cannot be sorted; what a task failed with.
 #[fanfold::function(tasks(survey, map, merge, reduce))]
 pub fn sort(request: Request) -> Result<Report> {
-    let (inventory, bounds) = survey::call(&request).submit()?;
+    let (inventory, bounds) = survey::call(&request).memory(TASK_BYTES).submit()?;
     let Inventory { objects, bytes, layout } = inventory.get()?;
     let count = objects.len();
     let split_bytes = split_bytes(&request, bytes)?;
@@ -209,11 +211,11 @@ impl Tasks for Job {
     type Reduced = Part;
 
     fn map(&self, _: u32, split: Split, _: u32) -> Call<Output> {
-        map::call(self.request.method, split, &self.bounds)
+        map::call(self.request.method, split, &self.bounds).memory(TASK_BYTES)
     }
 
     fn merge(&self, columns: Range<u32>, inputs: Vec<Partition>) -> Call<Output> {
-        merge::call(self.request.method, columns, inputs)
+        merge::call(self.request.method, columns, inputs).memory(TASK_BYTES)
     }
 
     fn reduce(
@@ -222,7 +224,7 @@ impl Tasks for Job {
         columns: Range<u32>,
         inputs: Vec<Partition>,
     ) -> Call<Outputs<(Part, Tally)>> {
-        reduce::call(&self.request, reducer, columns, inputs)
+        reduce::call(&self.request, reducer, columns, inputs).memory(TASK_BYTES)
     }
 }
 

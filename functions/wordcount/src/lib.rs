@@ -24,6 +24,8 @@ const SPLIT_BYTES: u64 = 16 << 20;
 const COLUMN_BYTES: u64 = 64 << 20;
 /// Reducers at most.
 const COLUMNS_MAX: u32 = 256;
+/// A task's memory. The driver has what the manifest says, which is less: it is held until the job ends.
+const TASK_BYTES: u64 = 128 << 20;
 
 /// What to count.
 #[derive(Deserialize)]
@@ -146,11 +148,11 @@ impl Tasks for Counting {
     type Reduced = Column;
 
     fn map(&self, _: u32, split: Split, columns: u32) -> Call<Output> {
-        map::call(split, columns)
+        map::call(split, columns).memory(TASK_BYTES)
     }
 
     fn merge(&self, columns: Range<u32>, inputs: Vec<Partition>) -> Call<Output> {
-        merge::call(columns, inputs)
+        merge::call(columns, inputs).memory(TASK_BYTES)
     }
 
     fn reduce(
@@ -159,7 +161,7 @@ impl Tasks for Counting {
         columns: Range<u32>,
         inputs: Vec<Partition>,
     ) -> Call<Outputs<(Column, Tally)>> {
-        reduce::call(self.top, reducer, columns, inputs)
+        reduce::call(self.top, reducer, columns, inputs).memory(TASK_BYTES)
     }
 }
 
