@@ -51,7 +51,7 @@ pub fn describe(view: &JobView) -> String {
         parts.push(units::count(progress.retries, "retry"));
     }
     if !view.waiting_for.is_empty() && progress.running == 0 {
-        parts.push(format!("waits for {}", view.waiting_for));
+        parts.push(view.waiting_for.clone());
     }
     parts.join(", ")
 }

@@ -83,6 +83,23 @@ async fn a_job_is_watched_by_stage_and_executors_say_what_they_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_stands_still_says_what_it_waits_for() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let platform = Platform::start_with(dir.path(), &["--memory", "256MiB"]);
+    let manifest = "name = \"groupby\"\ncomponent = \"c.wasm\"\n[resources]\nmemory = \"32MiB\"\n";
+    platform.deploy_as("groupby", manifest).await;
+    let words = ["job", "run", "groupby", "--data", r#"{"input": "rows/", "key": "k", "value": "v"}"#];
+    let mut run =
+        platform.cli(&words).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("fanfold runs");
+    let mut lines = BufReader::new(run.stderr.take().expect("piped")).lines().map(|line| line.expect("text"));
+    let id = lines.next().and_then(|line| Some(line.strip_prefix("job ")?.to_owned())).expect("the job's id");
+    let line = lines.find(|line| line.starts_with("waiting")).expect("a line, while nothing of it runs");
+    assert!(line.contains("needs 256.0 MiB of memory, the largest executor offers"), "{line}");
+    platform.post(&format!("/v1/invocations/{id}/cancel"), "").await.expect(200);
+    assert!(!run.wait().expect("a child of ours").success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn lines_show_while_an_attempt_runs_and_outlive_its_cancelling() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let platform = Platform::start(dir.path());

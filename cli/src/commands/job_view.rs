@@ -105,7 +105,7 @@ pub fn details(job: &JobView) -> String {
         rows.push(("error", format!("{} ({})", printable(&error.message), error.kind.name())));
     }
     if !job.waiting_for.is_empty() {
-        rows.push(("waits for", job.waiting_for.clone()));
+        rows.push(("waiting", job.waiting_for.clone()));
     }
     let head = rows.iter().map(|(name, value)| format!("{name:<12} {value}\n")).collect::<String>();
     let named = job.progress.stages.iter().any(|(name, _)| !name.is_empty());

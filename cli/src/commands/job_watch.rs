@@ -24,6 +24,8 @@ use crate::{
 
 /// Time between two lines about one stage.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a job may stand still before a line says what it waits for.
+const STILL: Duration = Duration::from_secs(5);
 
 /// How a job is shown while it runs.
 pub enum Show {
@@ -53,7 +55,10 @@ pub async fn watch(invocation: &Invocation, show: Show, out: Output) -> Result<J
                 None => break,
             },
             // Times go on while nothing changes.
-            _ = tick.tick() => last.iter().for_each(|view| screen.redraw(view)),
+            _ = tick.tick() => if let Some(view) = &last {
+                screen.redraw(view);
+                screen.still(view)?;
+            },
         }
     }
     screen.clear();
@@ -81,6 +86,8 @@ struct Screen {
     bars: MultiProgress,
     head: Option<ProgressBar>,
     stages: BTreeMap<String, Shown>,
+    /// When the last line was written, and whether it was one on what the job waits for.
+    line: (Instant, bool),
 }
 
 /// What of a stage is on the screen.
@@ -92,7 +99,8 @@ struct Shown {
 
 impl Screen {
     fn new(show: Show, out: Output) -> Self {
-        Self { show, out, bars: MultiProgress::new(), head: None, stages: BTreeMap::new() }
+        let line = (Instant::now(), false);
+        Self { show, out, bars: MultiProgress::new(), head: None, stages: BTreeMap::new(), line }
     }
 
     fn show(&mut self, view: &JobView) -> Result<(), Failure> {
@@ -146,12 +154,28 @@ impl Screen {
                 shown.line = Some((stage.clone(), Instant::now()));
                 let name = printable(job_view::entry(name));
                 let what = told(&name, stage, view.state, now_ms, figures.as_ref());
-                let line = format!("{name:<12}  {}/{}  {what}", stage.finished, stage.tasks);
-                match self.show {
-                    Show::Notes => note(line),
-                    _ => self.out.text(line)?,
-                }
+                self.line = (Instant::now(), false);
+                self.write(format!("{name:<12}  {}/{}  {what}", stage.finished, stage.tasks))?;
             }
+        }
+        Ok(())
+    }
+
+    /// A line on what the job waits for, once while nothing changes.
+    fn still(&mut self, view: &JobView) -> Result<(), Failure> {
+        let (since, said) = self.line;
+        let due = !said && since.elapsed() >= STILL && !view.waiting_for.is_empty();
+        if !due || !matches!(self.show, Show::Notes | Show::Lines) {
+            return Ok(());
+        }
+        self.line.1 = true;
+        self.write(format!("{:<12}  {}", "waiting", printable(&view.waiting_for)))
+    }
+
+    fn write(&self, line: String) -> Result<(), Failure> {
+        match self.show {
+            Show::Notes => note(line),
+            _ => self.out.text(line)?,
         }
         Ok(())
     }
