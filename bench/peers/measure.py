@@ -1,6 +1,7 @@
 """Time, processor time and memory of this process and all that it started."""
 
 import contextlib
+import itertools
 import json
 import os
 import threading
@@ -8,6 +9,8 @@ import time
 from pathlib import Path
 
 _SAMPLE_SECONDS = 0.02
+# To find the processes takes as long as some samples.
+_SAMPLES_PER_LOOK = 50
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -27,11 +30,6 @@ def _tree():
     return tree
 
 
-def _cpu_seconds(tree):
-    """User and system, of children that have ended too."""
-    return sum(sum(map(int, _stat(pid)[11:15])) for pid in tree) / _TICK
-
-
 def _field(path, name):
     with contextlib.suppress(OSError):
         for line in Path(path).read_text().splitlines():
@@ -48,17 +46,42 @@ def _shared():
 _shared_before = _shared()
 
 
-class _Peak(threading.Thread):
-    """Memory that no file backs: of the processes, and what they share."""
+class _Watch(threading.Thread):
+    """Processor time and memory of the processes, those that come and go among them."""
 
-    def __init__(self, tree):
+    def __init__(self):
         super().__init__(daemon=True)
-        self.tree, self.done, self.bytes = tree, threading.Event(), 0
+        self.ticks, self.bytes, self.done = {}, 0, threading.Event()
+        self.look()
+        self.before = self.cpu_seconds()
+
+    def look(self):
+        """Finds out which processes there are, and what each has used until now."""
+        self.tree = _tree()
+        for pid in self.tree:
+            with contextlib.suppress(OSError):
+                self.ticks[pid] = sum(map(int, _stat(pid)[11:13]))
+
+    def cpu_seconds(self):
+        """User and system, of processes that have ended as last seen."""
+        return sum(self.ticks.values()) / _TICK
 
     def run(self):
-        while not self.done.wait(_SAMPLE_SECONDS):
+        """Samples the memory that no file backs: of the processes, and what they share."""
+        for sample in itertools.count(1):
+            if self.done.wait(_SAMPLE_SECONDS):
+                return
+            if sample % _SAMPLES_PER_LOOK == 0:
+                self.look()
             own = sum(_field(f"/proc/{pid}/status", "RssAnon:") for pid in self.tree)
             self.bytes = max(self.bytes, own + _shared() - _shared_before)
+
+    def end(self):
+        """Processor seconds and the most bytes since this was made."""
+        self.done.set()
+        self.join()
+        self.look()
+        return self.cpu_seconds() - self.before, self.bytes
 
 
 def keep_freed_memory():
@@ -68,19 +91,15 @@ def keep_freed_memory():
 
 
 def run(peer, act, output=None):
-    """Runs `act` and measures what it takes. Processes that it uses run before it begins: to start them is not
-    measured. Where it writes files to the folder `output`, `synced_seconds` is the time until they are on the disk too.
-    Returns that, to be reported when the result is validated, and the result."""
-    tree = _tree()
-    peak = _Peak(tree)
-    peak.start()
-    cpu, begin = _cpu_seconds(tree), time.perf_counter()
+    """Runs `act` and measures what it takes. What started before is not measured. Where it writes files to the folder `output`,
+    `synced_seconds` is the time until they are on the disk too. Returns that, to be reported when the result is validated, and the result."""
+    watch = _Watch()
+    watch.start()
+    begin = time.perf_counter()
     result = act()
     seconds = time.perf_counter() - begin
-    cpu_seconds = _cpu_seconds(tree) - cpu
-    peak.done.set()
-    peak.join()
-    measured = {"peer": peer, "seconds": seconds, "cpu_seconds": cpu_seconds, "peak_bytes": peak.bytes}
+    cpu_seconds, peak_bytes = watch.end()
+    measured = {"peer": peer, "seconds": seconds, "cpu_seconds": cpu_seconds, "peak_bytes": peak_bytes}
     if output is not None:
         begin = time.perf_counter()
         _sync(output)

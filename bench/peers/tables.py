@@ -12,10 +12,10 @@ OUTPUT_RECORDS = 320_000
 
 def table(input):
     """Columns `prefix`, `tail` and `record`; records are not copied out of the page cache."""
-    return pa.Table.from_batches([_batch(records.mapped(*split)) for split in records.splits(input, 50_000_000)])
+    return pa.Table.from_batches([batch(records.mapped(*split)) for split in records.splits(input, 50_000_000)])
 
 
-def _batch(mapped):
+def batch(mapped):
     count = len(mapped)
     offsets = np.arange(count + 1, dtype=np.int64) * records.BYTES
     record = pa.LargeBinaryArray.from_buffers(pa.large_binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(mapped)])
@@ -29,13 +29,13 @@ def write(column_of, count, output):
         column = column_of(first, min(OUTPUT_RECORDS, count - first))
         with open(output / f"part-{first // OUTPUT_RECORDS:05}", "wb", buffering=0) as file:
             for array in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
-                file.write(_bytes(array))
+                file.write(bytes_of(array))
 
     with ThreadPoolExecutor(records.cores()) as pool:
         list(pool.map(write_one, range(0, count, OUTPUT_RECORDS)))
 
 
-def _bytes(array):
+def bytes_of(array):
     """The records of a binary column, which lie one after the other."""
     _, offsets, data = array.buffers()
     wide = np.int64 if pa.types.is_large_binary(array.type) else np.int32

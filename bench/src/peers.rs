@@ -1,5 +1,6 @@
 //! `peers`: our sort and groupby, embedded, in turn with what others would be used for the same: a shuffle written by hand for Ray
-//! and NumPy, NumPy over processes and files, DuckDB, Polars (programs in `bench/peers`, which validate what they made).
+//! and NumPy, NumPy over processes and files, DuckDB, Polars, Dask, Ray Data, Spark (programs in `bench/peers`, which validate what
+//! they made).
 //!
 //! All take the same files, which the page cache has, find memory that the host has given already, and write to
 //! the same disk, one after the other in each round, so that a ratio is of one run on one machine. Starting a
@@ -20,12 +21,16 @@ use serde_json::{Value, json};
 use crate::{bound, groupby, report, sort};
 
 /// Programs and arguments after their input and output.
-const SORTS: [(&str, &[&str]); 5] = [
+const SORTS: [(&str, &[&str]); 9] = [
     ("sort_ray_numpy.py", &[]),
     ("sort_ray_numpy.py", &["--push"]),
     ("sort_numpy.py", &[]),
+    ("sort_numpy.py", &["--lexsort"]),
     ("sort_duckdb.py", &[]),
     ("sort_polars.py", &[]),
+    ("sort_dask.py", &[]),
+    ("sort_ray_data.py", &[]),
+    ("sort_spark.py", &[]),
 ];
 const GROUPBYS: [&str; 2] = ["duckdb", "polars"];
 

@@ -1,4 +1,4 @@
-//! `cargo xtask bench NAME`: builds, then hands over to the `bench` crate; for `peers` with the packages of Python they need.
+//! `cargo xtask bench NAME`: builds, then hands over to the `bench` crate; for `peers` with Java and the packages of Python they need.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Result;
 
-use crate::{build, shell};
+use crate::{build, packages, shell};
 
 /// Runs the named benchmark with the arguments after its name.
 pub fn run(args: &[String]) -> Result<()> {
@@ -16,6 +16,7 @@ pub fn run(args: &[String]) -> Result<()> {
     let mut bench = Command::new(built.bench);
     bench.args(args).env("FANFOLD_BIN", built.binary).env("FANFOLD_COMPONENTS", built.components);
     if args.first().is_some_and(|name| name == "peers") {
+        packages::ensure_java()?;
         let programs = shell::root().join("bench/peers");
         bench.env("FANFOLD_PEERS_PYTHON", python(&programs)?).env("FANFOLD_PEERS", programs);
     }

@@ -8,6 +8,7 @@ mod demo;
 mod foreign;
 mod lint;
 mod native;
+mod packages;
 mod platform;
 mod services;
 mod shell;

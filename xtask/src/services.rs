@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use crate::{build, shell, test};
+use crate::{build, packages, shell};
 
 /// The store that the cluster shall use.
 const STORE: &str = "s3://fanfold/cluster";
@@ -34,7 +34,7 @@ fn start() -> Result<()> {
         print!("{}", std::fs::read_to_string(dir.join("exports")).context("what runs is not known")?);
         return Ok(());
     }
-    test::ensure_redis()?;
+    packages::ensure_redis()?;
     let built = build::all()?;
     std::fs::create_dir_all(&dir)?;
     let redis = start_redis(&dir)?;

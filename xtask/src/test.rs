@@ -1,14 +1,11 @@
 //! `cargo xtask test`: what tests need, then every test.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{path::PathBuf, process::Command};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use crate::{
-    build, foreign,
+    build, foreign, packages,
     shell::{self, cargo, has, root, target_dir},
 };
 
@@ -37,7 +34,7 @@ const FUNCTIONS_TESTED: &[&str] = &[
 
 /// Runs every test, or those whose name contains the first argument.
 pub fn run(filter: &[String]) -> Result<()> {
-    ensure_packages()?;
+    packages::ensure_tested()?;
     let built = build::for_tests()?;
     let nextest = has("cargo", &["nextest", "--version"]);
     let tests: &[&str] = if nextest {
@@ -67,42 +64,6 @@ pub fn run(filter: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Where the library is with which tests put clocks wrong.
-const FAKETIME: [&str; 4] = [
-    "/usr/lib/x86_64-linux-gnu/faketime",
-    "/usr/lib/aarch64-linux-gnu/faketime",
-    "/usr/lib/faketime",
-    "/usr/lib64/faketime",
-];
-
-/// Where Vulkan's loader looks for drivers.
-const VULKAN_DRIVERS: [&str; 3] =
-    ["/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d"];
-
-/// Installs an adapter in software where there is none at all: tests of the gpu run on whatever there is.
-fn ensure_vulkan() -> Result<()> {
-    let drivers = |folder: &&str| std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
-    if VULKAN_DRIVERS.iter().any(drivers) {
-        return Ok(());
-    }
-    if !can_install() {
-        bail!(
-            "no Vulkan driver: install one (Debian and Ubuntu: `sudo apt-get install libvulkan1 mesa-vulkan-drivers`)"
-        );
-    }
-    install(&["libvulkan1", "mesa-vulkan-drivers"])
-}
-
-/// Tests start Redis servers of their own: only the program has to be there. The library for clocks is wanted as well; where it
-/// cannot be installed, the tests with clocks say that they were skipped.
-fn ensure_packages() -> Result<()> {
-    ensure_redis()?;
-    if !FAKETIME.iter().any(|folder| Path::new(folder).exists()) && can_install() {
-        install(&["libfaketime"])?;
-    }
-    ensure_vulkan()
-}
-
 /// A server for S3, SQS and SNS that others wrote.
 const MOTO: &str = "moto[server]==5.2.1";
 
@@ -121,34 +82,6 @@ fn ensure_moto() -> Result<PathBuf> {
     shell::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
     shell::run(Command::new(folder.join("bin/pip")).args(["install", "--quiet", MOTO]))?;
     Ok(program)
-}
-
-/// Installs Redis where it is missing.
-pub fn ensure_redis() -> Result<()> {
-    if has("redis-server", &["--version"]) {
-        return Ok(());
-    }
-    if !can_install() {
-        bail!("redis-server is missing: install it (Debian and Ubuntu: `sudo apt-get install redis-server`)");
-    }
-    install(&["redis-server"])
-}
-
-fn can_install() -> bool {
-    let root = shell::output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
-    root && has("apt-get", &["--version"])
-}
-
-fn install(packages: &[&str]) -> Result<()> {
-    shell::run(Command::new("apt-get").args(["update", "-q"]))?;
-    // The package would start a service of its own; not in run level 1.
-    shell::run(
-        Command::new("apt-get")
-            .args(["install", "-q", "-y", "--no-install-recommends"])
-            .args(packages)
-            .env("DEBIAN_FRONTEND", "noninteractive")
-            .env("RUNLEVEL", "1"),
-    )
 }
 
 /// The functions' own tests. Unoptimised: the guests' release profile is made for small components, and takes minutes.
