@@ -9,18 +9,15 @@ import pyarrow as pa
 import records
 import tables
 
-SPLIT_BYTES = 50_000_000
-PARTITION_BYTES = 32_000_000
-
 
 def splits(input):
     """What tasks read, each `(path, first record, records)`."""
-    return [(str(path), first, count) for path, first, count in records.splits(input, SPLIT_BYTES)]
+    return [(str(path), first, count) for path, first, count in records.splits(input, records.SPLIT_BYTES)]
 
 
 def parts(input):
     """How many pieces the output is to have."""
-    return max(1, round(sum(path.stat().st_size for path in records.files(input)) / PARTITION_BYTES))
+    return max(1, round(sum(path.stat().st_size for path in records.files(input)) / records.PARTITION_BYTES))
 
 
 def read(split):

@@ -91,8 +91,9 @@ def keep_freed_memory():
 
 
 def run(peer, act, output=None):
-    """Runs `act` and measures what it takes. What started before is not measured. Where it writes files to the folder `output`,
-    `synced_seconds` is the time until they are on the disk too. Returns that, to be reported when the result is validated, and the result."""
+    """Runs `act` and measures what it takes. To start what runs already is not measured. Where it writes files to the folder
+    `output`, `synced_seconds` is the time until they are on the disk too. Returns that, to be reported when the result is
+    validated, and the result."""
     watch = _Watch()
     watch.start()
     begin = time.perf_counter()

@@ -6,6 +6,9 @@ from pathlib import Path
 import numpy as np
 
 BYTES = 100
+# What a task reads, and what is written as one file.
+SPLIT_BYTES = 50_000_000
+PARTITION_BYTES = 32_000_000
 RECORD = np.dtype(f"V{BYTES}")
 _KEY = np.dtype({"names": ["prefix", "tail"], "formats": [">u8", ">u2"], "offsets": [0, 8], "itemsize": BYTES})
 

@@ -15,9 +15,6 @@ import measure
 import records
 import validation
 
-SPLIT_BYTES = 50_000_000
-PARTITION_BYTES = 32_000_000
-
 
 def map_split(job):
     """Writes a split's records by partition into one file; where each partition begins and the last one ends."""
@@ -49,10 +46,10 @@ def reduce_part(job):
 
 
 def sort(pool, input, output, between, sort_blocks):
-    splits = list(records.splits(input, SPLIT_BYTES))
+    splits = list(records.splits(input, records.SPLIT_BYTES))
     size = sum(count for _, _, count in splits) * records.BYTES
     cores = records.cores()
-    parts = max(1, round(size / PARTITION_BYTES / cores)) * cores
+    parts = max(1, round(size / records.PARTITION_BYTES / cores)) * cores
     paths = [between / f"map-{number:05}" for number in range(len(splits))]
     edges = pool.map(map_split, [(split, parts, path) for split, path in zip(splits, paths)], chunksize=1)
     columns = [[(path, row[part], row[part + 1]) for path, row in zip(paths, edges)] for part in range(parts)]

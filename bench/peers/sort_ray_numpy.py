@@ -15,8 +15,6 @@ import measure
 import records
 import validation
 
-SPLIT_BYTES = 50_000_000
-PARTITION_BYTES = 32_000_000
 MAPS_PER_MERGE = 4
 ROUNDS_IN_FLIGHT = 2
 FILL_BYTES = 32 << 20
@@ -80,10 +78,10 @@ def push(splits, parts):
 
 
 def sort(input, output, shuffle):
-    splits = list(records.splits(input, SPLIT_BYTES))
+    splits = list(records.splits(input, records.SPLIT_BYTES))
     size = sum(count for _, _, count in splits) * records.BYTES
     cores = records.cores()
-    parts = max(1, round(size / PARTITION_BYTES / cores)) * cores
+    parts = max(1, round(size / records.PARTITION_BYTES / cores)) * cores
     columns = shuffle(splits, parts)
     done = []
     for number in range(parts):

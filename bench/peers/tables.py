@@ -7,12 +7,12 @@ import pyarrow as pa
 
 import records
 
-OUTPUT_RECORDS = 320_000
+OUTPUT_RECORDS = records.PARTITION_BYTES // records.BYTES
 
 
 def table(input):
     """Columns `prefix`, `tail` and `record`; records are not copied out of the page cache."""
-    return pa.Table.from_batches([batch(records.mapped(*split)) for split in records.splits(input, 50_000_000)])
+    return pa.Table.from_batches([batch(records.mapped(*split)) for split in records.splits(input, records.SPLIT_BYTES)])
 
 
 def batch(mapped):
