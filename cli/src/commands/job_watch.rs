@@ -86,8 +86,8 @@ struct Screen {
     bars: MultiProgress,
     head: Option<ProgressBar>,
     stages: BTreeMap<String, Shown>,
-    /// When the last line was written, and whether it was one on what the job waits for.
-    line: (Instant, bool),
+    /// Since when nothing of the job runs, and whether a line has said so.
+    still: Option<(Instant, bool)>,
 }
 
 /// What of a stage is on the screen.
@@ -99,8 +99,7 @@ struct Shown {
 
 impl Screen {
     fn new(show: Show, out: Output) -> Self {
-        let line = (Instant::now(), false);
-        Self { show, out, bars: MultiProgress::new(), head: None, stages: BTreeMap::new(), line }
+        Self { show, out, bars: MultiProgress::new(), head: None, stages: BTreeMap::new(), still: None }
     }
 
     fn show(&mut self, view: &JobView) -> Result<(), Failure> {
@@ -141,6 +140,8 @@ impl Screen {
 
     /// A line for each stage that has changed, once a second at most until its end.
     fn lines(&mut self, view: &JobView) -> Result<(), Failure> {
+        let is_still = !view.waiting_for.is_empty();
+        self.still = is_still.then(|| self.still.unwrap_or((Instant::now(), false)));
         let now_ms = units::now_ms();
         let figures = Figures::of(view);
         for (name, stage) in in_order(view) {
@@ -154,21 +155,18 @@ impl Screen {
                 shown.line = Some((stage.clone(), Instant::now()));
                 let name = printable(job_view::entry(name));
                 let what = told(&name, stage, view.state, now_ms, figures.as_ref());
-                self.line = (Instant::now(), false);
                 self.write(format!("{name:<12}  {}/{}  {what}", stage.finished, stage.tasks))?;
             }
         }
         Ok(())
     }
 
-    /// A line on what the job waits for, once while nothing changes.
+    /// A line on what the job waits for, once, when nothing of it has run for a while. Only where lines are written is that known.
     fn still(&mut self, view: &JobView) -> Result<(), Failure> {
-        let (since, said) = self.line;
-        let due = !said && since.elapsed() >= STILL && !view.waiting_for.is_empty();
-        if !due || !matches!(self.show, Show::Notes | Show::Lines) {
-            return Ok(());
+        match &mut self.still {
+            Some((since, said @ false)) if since.elapsed() >= STILL => *said = true,
+            _ => return Ok(()),
         }
-        self.line.1 = true;
         self.write(format!("{:<12}  {}", "waiting", printable(&view.waiting_for)))
     }
 
