@@ -26,6 +26,8 @@ pub struct Cluster {
     redis: Redis,
     /// What executors are started with.
     executor: Vec<String>,
+    /// Where they spill.
+    _spill: tempfile::TempDir,
 }
 
 /// A Redis that keeps nothing on disk. Dropping it kills the process.
@@ -81,7 +83,9 @@ impl Cluster {
 
     /// The same; what executors are given beside their slot.
     pub fn start_with(dir: &Path, executors: usize, args: &[&str]) -> Result<Self> {
-        let executor = ["--slots", "1"].iter().chain(args).map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
+        let spill = tempfile::tempdir()?;
+        let mut executor = vec!["--spill".to_owned(), spill.path().display().to_string()];
+        executor.extend(["--slots", "1"].iter().chain(args).map(|arg| (*arg).to_owned()));
         let redis = Redis::start()?;
         let redis_url = format!("redis://{}", redis.address);
 
@@ -93,7 +97,7 @@ impl Cluster {
         let gateway = role(&s3, &redis_url, "gateway", &GATEWAY)?;
         let executors = (0..executors).map(|_| role(&s3, &redis_url, "executor", &executor));
         let executors = executors.collect::<Result<_>>()?;
-        Ok(Self { gateway, executors, s3, redis_url, redis, executor })
+        Ok(Self { gateway, executors, s3, redis_url, redis, executor, _spill: spill })
     }
 
     /// Of all its processes, the S3 server and Redis included.

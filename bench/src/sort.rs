@@ -40,7 +40,7 @@ pub struct Plan {
     memory_bytes: Option<u64>,
     /// Where partitions are that do not fit there.
     pub spill: Spill,
-    /// An executor is killed when half of the tasks are done.
+    /// Each round is two sorts, and in the second one an executor is killed when half of the tasks are done.
     kill: bool,
     /// Where to draw what was measured, if it can be.
     pub plots: Option<PathBuf>,
@@ -98,17 +98,39 @@ fn parse_size(text: &str) -> Result<u64> {
 }
 
 /// Runs `sort`. Arguments: `--size 1GB|4GB|10GB`, `--strategy NAME`, `--executors N` (a cluster), `--rounds N`, `--objects N`,
-/// `--reducers N`, `--cache SIZE` (for partitions, of all executors together), `--memory SIZE` (for functions too), `--kill` (one
-/// executor, at half of the tasks).
+/// `--reducers N`, `--cache SIZE` (for partitions, of all executors together), `--memory SIZE` (for functions too), `--kill` (each
+/// round sorts twice, and in the second sort an executor is killed at half of the tasks).
 pub async fn run(args: &[String]) -> Result<()> {
     let plan = Plan::parse(args)?;
     let dir = tempfile::tempdir()?;
     let mut bench = Bench::start(dir.path(), &plan).await?;
+    if plan.kill {
+        return kills(&mut bench, &plan).await;
+    }
     for round in 0..plan.rounds {
         report::warm_memory(MEMORY_SHARE * plan.bytes)?;
         let figures = bench.round(&plan, round, json!({})).await?;
         report::line("sort", &plan.strategy, figures);
     }
+    Ok(())
+}
+
+/// Undisturbed sorts and such with a kill, in turn: a cluster's first one, which loads code, is not counted.
+async fn kills(bench: &mut Bench, plan: &Plan) -> Result<()> {
+    let mut seconds = [Vec::new(), Vec::new()];
+    let sorts = [false].into_iter().chain((0..plan.rounds).flat_map(|_| [false, true]));
+    for (n, kill) in sorts.enumerate() {
+        report::warm_memory(MEMORY_SHARE * plan.bytes)?;
+        let figures = bench.round(&Plan { kill, ..plan.clone() }, n, json!({})).await?;
+        bench.remove(n).await?;
+        if n > 0 {
+            seconds[usize::from(kill)].extend(figures["seconds"].as_f64());
+            report::line("sort", if kill { "killed" } else { "undisturbed" }, figures);
+        }
+    }
+    let [undisturbed, killed] = seconds.map(report::median);
+    let figures = json!({ "undisturbed_seconds": undisturbed, "killed_seconds": killed, "ratio": killed / undisturbed });
+    report::line("sort", "medians", figures);
     Ok(())
 }
 
