@@ -108,10 +108,11 @@ fn layout(request: &Request, bytes: u64) -> Result<Layout> {
     if !(1..=REDUCERS_MAX).contains(&reducers) {
         return Err(Error::invalid(format!("{reducers} reducers: ask for 1 to {REDUCERS_MAX}")));
     }
-    let fine = bytes.div_ceil(COLUMN_BYTES).min(COLUMNS).max(bytes.div_ceil(COLUMN_BYTES_MAX));
-    let fine = fine.clamp(u64::from(reducers), u64::from(COLUMNS_MAX)) as u32;
-    // As many for each reducer, if that many are allowed.
-    let columns = (fine.div_ceil(reducers) * reducers).min(COLUMNS_MAX);
+    let count = u64::from(reducers);
+    // As many for each reducer: about the number that is best, as long as none is too large, if that many are allowed.
+    let fine = bytes.div_ceil(COLUMN_BYTES).min(COLUMNS);
+    let each = ((fine + count / 2) / count).max(bytes.div_ceil(COLUMN_BYTES_MAX * count)).max(1);
+    let columns = (each * count).min(u64::from(COLUMNS_MAX)) as u32;
     Layout::with_columns(request.columns.unwrap_or(columns).max(reducers), reducers)
 }
 
