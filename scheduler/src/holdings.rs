@@ -16,7 +16,7 @@ use fanfold_protocol::{
 use crate::{
     Replay, Scheduler,
     job::Job,
-    output::{Content, Gone, Was},
+    output::{Content, Gone, Slot, Was},
     scheduler::Work,
     slab::TaskIx,
     task::Part,
@@ -27,12 +27,17 @@ use crate::{
 /// again: an executor hears of a new owner within a second and dials at once. Whoever comes later is still welcome,
 /// with what has not been made again by then.
 const GRACE_MS: u64 = 2000;
+/// For how long after an executor has left anything else goes before making again what it had: one that is started
+/// again at once is back sooner, with what it had written to its disk.
+const RETURN_MS: u64 = 1000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Holdings {
     /// Copies that no task has taken over: their job has not started, or nothing of it has named them yet.
     unclaimed: BTreeMap<StoredKey, Holding>,
     grace: Grace,
+    /// Until when the executor that left last may be started again.
+    return_until_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -123,6 +128,7 @@ impl Scheduler {
                     let stored = Stored { at: Some(executor), durable: held.durable, ..away.clone() };
                     slot.content = Content::Made(Box::new(Output::Stored(stored)));
                     self.agenda.push_back(Work::Settled(part));
+                    self.withdraw(part.task);
                     true
                 }
                 None => false,
@@ -185,6 +191,29 @@ impl Scheduler {
         let tasks: Vec<TaskIx> = self.tasks.iter().map(|(ix, _)| ix).collect();
         tasks.into_iter().for_each(|task| self.need_missing(task));
         self.check_bindings();
+    }
+
+    /// An executor has left, and may be started again.
+    pub(crate) fn expect_return(&mut self) {
+        self.holdings.return_until_ms = self.now_ms + RETURN_MS;
+        self.timers.set(self.now_ms + RETURN_MS, Timer::Return);
+    }
+
+    /// Whether what the task made, and is to make again, may come back with its executor any moment.
+    pub(crate) fn may_come_back(&self, ix: TaskIx) -> bool {
+        let task = &self.tasks[ix];
+        let away = |output| task.slot(output).and_then(Slot::gone).is_some_and(|gone| gone.away().is_some());
+        self.now_ms < self.holdings.return_until_ms && task.is_committed() && task.output_numbers().any(away)
+    }
+
+    /// The executor that left last has had its time.
+    pub(crate) fn return_passed(&mut self) {
+        if self.now_ms < self.holdings.return_until_ms {
+            return; // Another one has left meanwhile.
+        }
+        for (ix, job) in self.jobs.iter_mut() {
+            self.ready.no_later(ix, job);
+        }
     }
 
     /// The executor of an output that is away has come without it, or the output is no longer wanted from there:

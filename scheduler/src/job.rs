@@ -93,27 +93,33 @@ pub(crate) struct Queue {
     pub key: Option<(u64, u64)>,
     /// Tasks that have run before, by ordinal.
     pub again: BTreeSet<(u32, TaskIx)>,
-    /// The others, with the order in which they became runnable.
+    /// Those that have not, with the order in which they became runnable.
     pub tasks: VecDeque<(TaskIx, u64)>,
+    /// Tasks that have run before and need not run again if an executor that has left comes back with what they made: last.
+    pub later: BTreeSet<(u32, TaskIx)>,
 }
 
 impl Queue {
     pub fn new(class: ClassIx) -> Self {
-        Self { class, key: None, again: BTreeSet::new(), tasks: VecDeque::new() }
+        Self { class, key: None, again: BTreeSet::new(), tasks: VecDeque::new(), later: BTreeSet::new() }
     }
 
     /// The first task, and its order among all jobs'.
     pub fn head(&self) -> Option<(TaskIx, u64)> {
-        match self.again.first() {
-            Some(&(_, task)) => Some((task, 0)),
-            None => self.tasks.front().copied(),
-        }
+        let again = self.again.first().map(|&(_, task)| (task, 0));
+        let later = || self.later.first().map(|&(_, task)| (task, u64::MAX));
+        again.or_else(|| self.tasks.front().copied()).or_else(later)
+    }
+
+    /// How many tasks.
+    pub fn len(&self) -> usize {
+        self.again.len() + self.tasks.len() + self.later.len()
     }
 
     /// Removes the first task.
     pub fn pop(&mut self) {
-        if self.again.pop_first().is_none() {
-            self.tasks.pop_front();
+        if self.again.pop_first().is_none() && self.tasks.pop_front().is_none() {
+            self.later.pop_first();
         }
     }
 }

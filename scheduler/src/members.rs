@@ -74,6 +74,7 @@ impl Scheduler {
         }
         let runs = self.tasks.iter().filter(|(_, task)| task.run().is_some_and(|run| run.is_on(left)));
         let runs: Vec<TaskIx> = runs.map(|(ix, _)| ix).collect();
+        self.expect_return();
         self.check_bindings();
         for ix in runs {
             self.lose_attempt(ix, left, id);

@@ -16,7 +16,7 @@ use crate::{
     Scheduler,
     executor::Executor,
     interest::{ARGUMENT, Resolved},
-    ready::{Class, Ready, Shape},
+    ready::{Class, Ready, Shape, Turn},
     slab::{ClassIx, ExecutorIx, JobIx, Key as _, TaskIx},
     task::{Part, Phase, Task},
     timer::Timer,
@@ -103,10 +103,14 @@ impl Scheduler {
             return self.fail(ix, Error::new(Kind::Lost, Code::ExecutorLost, message));
         }
         let task = &self.tasks[ix];
-        let again = (task.attempt > 0 || task.is_committed()).then_some(task.ordinal);
+        let turn = match task.attempt > 0 || task.is_committed() {
+            true if self.may_come_back(ix) => Turn::Later(task.ordinal),
+            true => Turn::Again(task.ordinal),
+            false => Turn::Next,
+        };
         let job = task.job;
         self.jobs[job].idle_since_ms = self.now_ms;
-        let class = self.ready.push(job, &mut self.jobs[job], ix, Shape { needs, only }, again);
+        let class = self.ready.push(job, &mut self.jobs[job], ix, Shape { needs, only }, turn);
         self.tasks[ix].phase = Phase::Ready(class);
     }
 

@@ -75,7 +75,7 @@ impl Scheduler {
                     self.jobs.get(job)?.queues.iter().find(|queue| queue.class == ix)
                 });
                 WaitView {
-                    tasks: queues.map(|queue| (queue.tasks.len() + queue.again.len()) as u64).sum(),
+                    tasks: queues.map(|queue| queue.len() as u64).sum(),
                     jobs: class.jobs.len() as u64,
                     cpu_millis: needs.cpu_millis,
                     memory: needs.memory,

@@ -2,7 +2,7 @@
 //!
 //! Tasks that need the same resources form a *class*: if one of them fits nowhere, none does, so a full cluster costs
 //! one look per class and not one per task. Within a job tasks of a class go first in, first out (those run again go
-//! to the front); between jobs the one that has used the least cpu time by weight goes first.
+//! to the front, see [`Turn`]); between jobs the one that has used the least cpu time by weight goes first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +21,17 @@ const CLASSES_KEPT: usize = 64;
 
 /// An empty queue that had room for more than so many tasks gives the room back.
 const QUEUE_KEPT: usize = 256;
+
+/// Where in its job's queue a task goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turn {
+    /// It has never run: after those that became runnable before it.
+    Next,
+    /// It runs again, with its ordinal: before those that have never run, and among its like in the order of calls.
+    Again(u32),
+    /// The same, but it may turn out not to be needed: after all others, until [`Ready::no_later`].
+    Later(u32),
+}
 
 /// What a class's tasks need.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -98,16 +109,8 @@ impl Ready {
         }
     }
 
-    /// Puts a task into its class's queue. One that runs `again`, with its ordinal, goes before those that have never
-    /// run, and among its like in the order of calls. Returns the class.
-    pub fn push(
-        &mut self,
-        ix: JobIx,
-        job: &mut Job,
-        task: TaskIx,
-        shape: Shape,
-        again: Option<u32>,
-    ) -> ClassIx {
+    /// Puts a task into its class's queue. Returns the class.
+    pub fn push(&mut self, ix: JobIx, job: &mut Job, task: TaskIx, shape: Shape, turn: Turn) -> ClassIx {
         if job.queues.iter().all(|queue| queue.key.is_none()) {
             job.virtual_time = job.virtual_time.max(self.clock);
         }
@@ -121,13 +124,24 @@ impl Ready {
             job.queues.len() - 1
         });
         let queue = &mut job.queues[n];
-        match again {
-            Some(ordinal) => drop(queue.again.insert((ordinal, task))),
-            None => queue.tasks.push_back((task, order)),
+        match turn {
+            Turn::Next => queue.tasks.push_back((task, order)),
+            Turn::Again(ordinal) => drop(queue.again.insert((ordinal, task))),
+            Turn::Later(ordinal) => drop(queue.later.insert((ordinal, task))),
         }
         self.leave(ix, queue);
         self.enter(ix, job.virtual_time, queue);
         class
+    }
+
+    /// What was put off goes before what has never run.
+    pub fn no_later(&mut self, ix: JobIx, job: &mut Job) {
+        let virtual_time = job.virtual_time;
+        for queue in job.queues.iter_mut().filter(|queue| !queue.later.is_empty()) {
+            self.leave(ix, queue);
+            queue.again.append(&mut queue.later);
+            self.enter(ix, virtual_time, queue);
+        }
     }
 
     fn enter(&mut self, ix: JobIx, virtual_time: u64, queue: &mut Queue) {

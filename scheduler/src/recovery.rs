@@ -160,6 +160,17 @@ impl Scheduler {
         self.enqueue(ix);
     }
 
+    /// An executor has come back with an output of the task: if no other one is awaited, it need not run again.
+    pub(crate) fn withdraw(&mut self, ix: TaskIx) {
+        let task = &self.tasks[ix];
+        let is_missing =
+            |output| task.slot(output).is_some_and(|slot| slot.interest.is_some() && slot.gone().is_some());
+        let is_remade = task.is_committed() && !task.is_idle() && task.driver.is_none();
+        if is_remade && !task.is_generator() && !task.output_numbers().any(is_missing) {
+            self.stop_remaking(ix, "its outputs are there again");
+        }
+    }
+
     /// What the task was called with is not known any more, or not yet: its driver has to call it again.
     fn recall_call(&mut self, ix: TaskIx) {
         let Some(parent) = self.tasks[ix].parent else {

@@ -269,10 +269,14 @@ impl Scheduler {
         let awaited =
             self.tasks[ix].output_numbers().any(|output| self.is_awaited(Part { task: ix, output }));
         let settled = self.tasks[ix].parent.is_some_and(|parent| self.tasks[parent].is_settled());
-        if awaited || !settled {
-            return;
+        if !awaited && settled {
+            self.stop_remaking(ix, "nothing refers to its outputs any more");
         }
-        self.set_idle(ix, super::failure::cancelled("nothing refers to its outputs any more"));
+    }
+
+    /// Ends the making again of a task's outputs.
+    pub(crate) fn stop_remaking(&mut self, ix: TaskIx, why: &'static str) {
+        self.set_idle(ix, super::failure::cancelled(why));
         self.release_args(ix);
         self.finish_driver(ix, None);
         self.agenda.push_back(Work::Retire(ix));

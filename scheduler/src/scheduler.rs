@@ -206,6 +206,7 @@ impl Scheduler {
             Timer::Stall(job) => self.check_stall(job),
             Timer::Durable(job) => self.durable_late(job),
             Timer::Grace => self.grace_passed(),
+            Timer::Return => self.return_passed(),
             Timer::Stragglers(job) => self.look_for_stragglers(job),
         }
     }

@@ -24,6 +24,8 @@ pub(crate) enum Timer {
     Durable(JobIx),
     /// Executors that the log knows of have had their time to come.
     Grace,
+    /// An executor that left has had its time to be started again.
+    Return,
     /// Look whether tasks of the job take much longer than others of their kind.
     Stragglers(JobIx),
 }

@@ -84,11 +84,11 @@ fn a_new_owner_waits_for_executors_before_it_has_their_partitions_made_again() {
         tick 1
         > log failed a/1 !lost/executor-lost
         > run a/0#1 on e2 mem=100
-        # Better late than never: the first copy is as good, and the second one goes.
+        # Better late than never: the first copy is as good, and nobody needs the second one.
         join e1 cpu=4
-        done a/0 @100
+        > stop a/0#1 !platform/cancelled
+        fail a/0 platform/cancelled
         > woken a 0: 0=@100 on e1 1=!lost/executor-lost
-        > free e2 a/0.0#1
         "
     ));
 }
@@ -211,4 +211,55 @@ fn an_executor_that_leaves_hands_back_what_it_has_not_begun() {
         > run a#2 on e2 mem=100
         ",
     );
+}
+
+#[test]
+fn what_an_executor_may_come_back_with_is_made_again_last() {
+    let before = "
+        join e1 cpu=1
+        join e2 cpu=1
+        job a on=e2
+        > run a#1 on e2 mem=100
+        call a/0
+        > run a/0#1 on e1 mem=100
+        done a/0 @100
+        call a/1
+        > run a/1#1 on e1 mem=100
+        done a/1 @200
+        call a/2
+        > run a/2#1 on e1 mem=100
+        call a/3
+        call a/4
+        leave e1
+        # What ran there goes first, then what has never run.
+        wait a 0 a/0.0 a/1.0 a/2.0 a/3.0 a/4.0
+        > run a/2#2 on e2 mem=100
+        done a/2 @300
+        > run a/3#1 on e2 mem=100
+        ";
+    // It is there again with what it had.
+    check(&format!(
+        "{before}
+        join e1 cpu=1
+        > run a/4#1 on e1 mem=100
+        done a/3 @400
+        done a/4 @500
+        > woken a 0: 0=@100 on e1 1=@200 on e1 2=@300 on e2 3=@400 on e2 4=@500 on e1
+        "
+    ));
+    // It has had its time.
+    check(&format!(
+        "{before}
+        tick 1000
+        done a/3 @400
+        > run a/0#2 on e2 mem=100
+        # It is late: what was being made again is stopped.
+        join e1 cpu=1
+        > stop a/0#2 !platform/cancelled
+        > run a/4#1 on e1 mem=100
+        done a/4 @500
+        fail a/0 platform/cancelled
+        > woken a 0: 0=@100 on e1 1=@200 on e1 2=@300 on e2 3=@400 on e2 4=@500 on e1
+        "
+    ));
 }
