@@ -8,7 +8,7 @@ use fanfold_protocol::{ExecutorId, custom::Custom, limit};
 /// How much an executor may use and how it compiles.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Its id for this registration.
+    /// Its id, unless it takes over what one that was killed had spilled, and with that its id.
     pub executor: ExecutorId,
     /// Attempts of the scheduled lane that compute at once.
     pub slots: u32,
@@ -41,7 +41,8 @@ pub struct Config {
 /// Disk space for partitions.
 #[derive(Clone, Debug)]
 pub struct Spill {
-    /// In which directory; each executor makes a folder of its own there, and removes it at the end.
+    /// In which directory; each executor makes a folder of its own there, and removes it at the end. One that was killed
+    /// leaves it to its next process.
     pub dir: PathBuf,
     /// How many bytes.
     pub bytes: u64,

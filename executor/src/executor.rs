@@ -14,6 +14,7 @@ use fanfold_protocol::{
 use fanfold_store::Store;
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
+use uuid::Uuid;
 
 use crate::{
     Config,
@@ -63,11 +64,12 @@ impl Executor {
     /// # Errors
     /// [`fanfold_protocol::Kind::Platform`] where this machine cannot run the engine, the store cannot be read, or there is
     /// no place for files.
-    pub async fn start(config: Config, store: Store) -> Result<Self, Error> {
+    pub async fn start(mut config: Config, store: Store) -> Result<Self, Error> {
         raise_files();
         let engine = Arc::new(Engine::start(config.memory)?);
         let loader = Loader::new(&config, engine.clone(), store.clone()).await?;
-        let cache = Cache::from_config(&config, store.clone())?;
+        let cache = Cache::from_config(&config, &platform(&config, &store).await?, store.clone())?;
+        config.executor = cache.peers().here();
         let tasks = Arc::new(task::Environment {
             executor: config.executor,
             cache,
@@ -142,6 +144,14 @@ impl Executor {
             gpu.stop().await;
         }
         self.cache().close().await;
+    }
+}
+
+/// What tells this platform's executors from others that spill to the same directory.
+async fn platform(config: &Config, store: &Store) -> Result<String, Error> {
+    match &config.spill {
+        Some(_) => store.agree("platform", &Uuid::now_v7().to_string()).await,
+        None => Ok(String::new()),
     }
 }
 

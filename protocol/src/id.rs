@@ -108,7 +108,7 @@ pub struct AttemptId {
     pub number: u32,
 }
 
-/// An executor process, for the time of one registration. A restarted executor gets a new id.
+/// An executor process. One that is started again has another id, unless it found what it had spilled before it was killed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ExecutorId(pub u64);

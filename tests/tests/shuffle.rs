@@ -84,6 +84,60 @@ async fn executors_may_die_and_the_store_may_fail_during_a_sort() {
     }
 }
 
+/// 80 maps of half a megabyte, eight of which fit into the memory that [`SPILLING`] leaves them.
+async fn begin_spilling_sort(platform: &Platform) -> (String, Value) {
+    deploy(platform, &["gensort", "sort", "valsort"]).await;
+    let made = run(platform, "gensort", json!({ "prefix": "in/", "records": 400_000, "objects": 8 })).await;
+    let sort = json!({
+        "input": "in/", "output": "out/", "strategy": "simple", "reducers": 8, "split_bytes": 500_000, "slots": 1,
+    });
+    let job = begin(platform, "sort", &sort).await;
+    let half = async || finished_tasks(platform, &job).await >= 50;
+    assert!(until(PATIENCE, half).await, "it does not begin");
+    (job, made)
+}
+
+const SPILLING: [&str; 4] = ["--cache-memory", "4MiB", "--memory", "1GiB"];
+
+/// Ends the sort, which was not begun anew.
+async fn end_spilling_sort(platform: &Platform, job: &str, made: &Value) {
+    let report = finish(platform, job).await;
+    assert_eq!(report["records"], 400_000, "{report:#}");
+    validate(platform, "out/", made).await;
+    let graph = platform.get(&format!("/v1/jobs/{job}/graph")).await.expect(200).json();
+    let tasks = graph["tasks"].as_array().expect("tasks");
+    let again = tasks.iter().filter(|task| task["attempts"].as_u64().expect("a number") > 1).count();
+    println!("{again} of {} tasks ran again", tasks.len());
+    // The driver, what ran, and what was in memory; not what was on disk.
+    assert!((1..=20).contains(&again), "{again} tasks ran again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_executor_that_is_killed_and_started_again_has_what_it_had_spilled() {
+    let (cluster, spill) = (Cluster::start(), tempfile::tempdir().expect("a temporary directory"));
+    let gateway = cluster.gateway("g0");
+    // Alone, so that what it has is all there is.
+    let args = [&SPILLING[..2], &["--spill", spill.path().to_str().expect("text")]].concat();
+    let first = cluster.executor("e", &args);
+    joined(&gateway, 1).await;
+    let (job, made) = begin_spilling_sort(&gateway).await;
+    let executor = first.ready()["executor"].clone();
+    first.kill();
+    let again = cluster.executor("e", &args);
+    assert_eq!(again.ready()["executor"], executor, "it has the id under which its partitions are known");
+    end_spilling_sort(&gateway, &job, &made).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_platform_that_is_killed_and_started_again_has_what_it_had_spilled() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let first = Platform::start_with(dir.path(), &SPILLING);
+    let (job, made) = begin_spilling_sort(&first).await;
+    first.kill();
+    let again = Platform::start_with(dir.path(), &SPILLING);
+    end_spilling_sort(&again, &job, &made).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn skewed_keys_make_reducers_of_like_size() {
     let dir = tempfile::tempdir().expect("a temporary directory");

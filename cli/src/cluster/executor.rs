@@ -104,8 +104,9 @@ pub fn run(args: &Args, out: Output) -> Result<(), Failure> {
 async fn start(args: &Args, config: fanfold_executor::Config, out: Output) -> Result<Running, Failure> {
     let members = args.common.members().await.map_err(not_started)?;
     let store = args.common.open_store().await.map_err(not_started)?;
-    let (id, slots, memory) = (config.executor, config.slots, config.memory);
+    let (slots, memory) = (config.slots, config.memory);
     let executor = Executor::start(config, store).await.map_err(not_started)?;
+    let id = executor.offer().executor;
     let server = Server::start(args.peer, executor.clone()).await.map_err(not_started)?;
     let peer = advertised(args.advertise.as_ref(), server.address(), "--advertise HOST:PORT")?;
     let name = args.name.clone().unwrap_or_else(|| id.to_string());

@@ -65,7 +65,8 @@ impl Platform {
 
         let offer = executor.offer();
         let name = String::from("local");
-        let link = ExecutorLink { offer: offer.clone(), held: Vec::new(), name, peer: None, to, from };
+        let held = executor.held(None);
+        let link = ExecutorLink { offer: offer.clone(), held, name, peer: None, to, from };
         let lane: Arc<dyn DirectLane> = Arc::new(executor.clone());
         let gateway = Gateway::start(gateway_config(settings), store, lane, vec![link], None);
         let gateway = gateway_runtime.block_on(gateway).map_err(starting)?;

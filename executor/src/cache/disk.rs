@@ -1,10 +1,10 @@
 //! The disk tier: partitions that only this executor has and that do not fit into its memory, one file each.
 //!
-//! A file is the partition's bytes and nothing else. Its index, with the checksums, stays in memory: a file lives no longer
-//! than its process, so nothing has to be found again and nothing is synced. Promises: what is read was compared with the
-//! checksums; files are within the budget, and removed when nobody has the partition any more. They go through the kernel's page
-//! cache where that is cheap, else past it ([`super::route`]); what is read is not brought back into the cache's own, as most of it is
-//! read once.
+//! A file is the partition's bytes and behind them what the next process of this executor has to know to find them ([`super::label`]),
+//! should this one be killed; nothing is synced, so a machine that goes down takes the files with it. Promises: what is read was
+//! compared with the checksums; files are within the budget, and removed when nobody has the partition any more. They go through the
+//! kernel's page cache where that is cheap, else past it ([`super::route`]); what is read is not brought back into the cache's own,
+//! as most of it is read once.
 //!
 //! A disk that fails is left alone for a while ([`Disk::is_open`]); the cache uploads instead. Every call that touches a
 //! file runs away from the async threads.
@@ -22,7 +22,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fanfold_protocol::{Code, Error, Kind, value::StoredKey};
+use fanfold_protocol::{Code, Error, ExecutorId, Kind, value::StoredKey};
 use fanfold_store::{FileWriter, Index, read_large_at};
 use futures::Stream;
 use rustix::{fs::FsWord, io::Errno};
@@ -30,11 +30,13 @@ use tokio::{sync::Notify, task::spawn_blocking};
 
 use super::{
     budget::{Budget, Charge},
+    label::{self, Labelled},
     lock,
     route::{Route, Watch},
     scratch::Scratch,
     tier::Cached,
 };
+use crate::Spill;
 
 /// What a reader of a whole file holds at a time: enough for a disk, little for memory.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -54,6 +56,7 @@ struct Inner {
     /// `None` once it is closed for good.
     scratch: Mutex<Option<Scratch>>,
     folder: PathBuf,
+    executor: ExecutorId,
     budget: Arc<Budget>,
     route: Route,
     next: AtomicU64,
@@ -70,13 +73,29 @@ struct Health {
     told: Option<Instant>,
 }
 
+/// A partition that an earlier process of this executor wrote.
+#[derive(Debug)]
+pub struct Found {
+    /// Its file.
+    pub file: Arc<Spilled>,
+    /// Whether it is to be uploaded.
+    pub lazy: bool,
+}
+
 impl Disk {
-    /// Makes a folder for at most `bytes` bytes below `parent`. `work` is notified when there are files to remove.
+    /// Makes a folder for `executor`, or takes over that of one of the same `platform` that was killed, with what is in it. `work` is notified when there
+    /// are files to remove.
     ///
     /// # Errors
     /// [`Kind::Platform`] where that cannot be, saying what to change.
-    pub fn open(parent: &Path, bytes: u64, work: Arc<Notify>) -> Result<Self, Error> {
-        let scratch = Scratch::open(parent).map_err(|e| {
+    pub fn open(
+        spill: &Spill,
+        platform: &str,
+        executor: ExecutorId,
+        work: Arc<Notify>,
+    ) -> Result<(Self, Vec<Found>), Error> {
+        let Spill { dir: parent, bytes } = spill;
+        let scratch = Scratch::open(parent, platform, executor).map_err(|e| {
             let message = format!(
                 "cannot keep partitions in `{}`: {e}; give --spill a directory that can be written, or --spill-max 0 \
                  to do without",
@@ -90,16 +109,58 @@ impl Disk {
                 "partitions are spilled to a file system in memory, which frees none: give --spill a directory on a disk"
             );
         }
-        Ok(Self(Arc::new(Inner {
+        let disk = Self(Arc::new(Inner {
             folder: scratch.path().to_owned(),
+            executor: scratch.executor(),
             scratch: Mutex::new(Some(scratch)),
-            budget: Budget::new(bytes),
+            budget: Budget::new(*bytes),
             route: Route::default(),
             next: AtomicU64::new(1),
             health: Mutex::default(),
             garbage: Mutex::default(),
             work,
-        })))
+        }));
+        let found = disk.find();
+        Ok((disk, found))
+    }
+
+    /// What is in the folder. What is of no use there is removed.
+    fn find(&self) -> Vec<Found> {
+        let entries = fs::read_dir(&self.0.folder).into_iter().flatten().flatten();
+        let files = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u64>().ok());
+        let found: Vec<Found> = files.filter_map(|number| self.find_one(number)).collect();
+        if !found.is_empty() {
+            let (partitions, bytes) = (found.len(), self.0.budget.used());
+            let executor = self.0.executor;
+            tracing::info!(%executor, partitions, bytes, "found what this executor had written before it was killed");
+        }
+        found
+    }
+
+    fn find_one(&self, number: u64) -> Option<Found> {
+        self.0.next.fetch_max(number + 1, Relaxed);
+        let file = self.file(number);
+        let described = label::read(&file).unwrap_or_else(|error| {
+            tracing::warn!(file = %file.display(), %error, "a spilled partition cannot be read");
+            None
+        });
+        let room = described.and_then(|labelled| Some((self.take(labelled.index.bytes())?, labelled)));
+        let Some((charge, Labelled { key, index, lazy })) = room else {
+            lock(&self.0.garbage).push(file);
+            self.0.work.notify_one();
+            return None;
+        };
+        let file = Spilled { key, index, file, disk: self.0.clone(), _charge: charge };
+        Some(Found { file: Arc::new(file), lazy })
+    }
+
+    fn file(&self, number: u64) -> PathBuf {
+        self.0.folder.join(number.to_string())
+    }
+
+    /// Whose it is: who asked for it, or whom it was taken over from.
+    pub fn executor(&self) -> ExecutorId {
+        self.0.executor
     }
 
     /// Whether it may be written to at `now`.
@@ -143,17 +204,24 @@ impl Disk {
         }
     }
 
-    /// Writes a partition to a file. Where that fails, the disk is left alone for a while.
+    /// Writes a partition to a file; whether it is `lazy`, still to be uploaded. Where that fails, the disk is left alone for a while.
     ///
     /// # Errors
     /// Of the file system; nothing is left behind.
-    pub async fn write(&self, key: StoredKey, data: Arc<Cached>, charge: Charge) -> io::Result<Arc<Spilled>> {
+    pub async fn write(
+        &self,
+        key: StoredKey,
+        data: Arc<Cached>,
+        lazy: bool,
+        charge: Charge,
+    ) -> io::Result<Arc<Spilled>> {
         let disk = self.clone();
         let written = spawn_blocking(move || {
             // The room that was made for this one is only there once the files are gone.
             disk.remove_garbage();
-            let file = disk.0.folder.join(disk.0.next.fetch_add(1, Relaxed).to_string());
-            if let Err(error) = disk.write_new(&file, data.segments.chunks()) {
+            let file = disk.file(disk.0.next.fetch_add(1, Relaxed));
+            let label = label::label(key, &data.index, lazy);
+            if let Err(error) = disk.write_new(&file, data.segments.chunks(), &label) {
                 let _ = fs::remove_file(&file);
                 return Err(error);
             }
@@ -174,12 +242,12 @@ impl Disk {
         written
     }
 
-    fn write_new(&self, file: &Path, chunks: &[Bytes]) -> io::Result<()> {
+    fn write_new(&self, file: &Path, chunks: &[Bytes], label: &[Bytes]) -> io::Result<()> {
         let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
         let through = self.0.route.is_through(bytes, self.0.budget.used());
         let create = if through { FileWriter::create_cached } else { FileWriter::create };
         let (mut file, watch) = (create(file, 0o600)?, Watch::start());
-        file.write(chunks.iter().map(AsRef::as_ref))?;
+        file.write(chunks.iter().chain(label).map(AsRef::as_ref))?;
         file.finish()?;
         if through {
             self.0.route.note(bytes, &watch.stop());

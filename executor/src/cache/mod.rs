@@ -15,6 +15,7 @@ pub mod segments;
 mod tier;
 mod room;
 mod disk;
+mod label;
 mod route;
 mod scratch;
 mod prefetch;
@@ -117,22 +118,25 @@ impl From<Here> for Partition {
 }
 
 impl Cache {
-    /// A cache over `store`, as an executor is configured. Uploads happen only while [`Cache::run`] does.
+    /// A cache over `store`, as an executor is configured. Uploads happen only while [`Cache::run`] does. It has what an executor of the
+    /// same `platform` left on disk that was killed, and its id.
     ///
     /// # Errors
     /// As [`Disk::open`].
-    pub fn from_config(config: &Config, store: Store) -> Result<Self, Error> {
-        let work = Arc::new(Notify::new());
-        let open = |spill: &Spill| Disk::open(&spill.dir, spill.bytes, work.clone());
-        let disk = config.spill.as_ref().map(open).transpose()?;
+    pub fn from_config(config: &Config, platform: &str, store: Store) -> Result<Self, Error> {
+        let (work, mut tier) = (Arc::new(Notify::new()), Tier::default());
+        let open = |spill: &Spill| Disk::open(spill, platform, config.executor, work.clone());
+        let (disk, found) = config.spill.as_ref().map(open).transpose()?.unzip();
+        found.into_iter().flatten().for_each(|found| tier.insert_found(found, Instant::now()));
+        let executor = disk.as_ref().map_or(config.executor, Disk::executor);
         let memory = config.cache_memory;
         segments::bound_pools(memory);
         Ok(Self(Arc::new(Inner {
             budget: Budget::new(memory),
-            tier: Mutex::default(),
+            tier: Mutex::new(tier),
             disk,
             store,
-            peers: Peers::new(config.executor, config.security.clone()),
+            peers: Peers::new(executor, config.security.clone()),
             flights: Flights::default(),
             known: Known::default(),
             prefetching: Budget::new(memory / 4),
@@ -378,7 +382,7 @@ impl Cache {
     /// A cache of `memory` bytes, without a disk.
     pub(crate) fn new(store: Store, executor: fanfold_protocol::ExecutorId, cache_memory: u64) -> Self {
         let config = Config { executor, cache_memory, ..Config::default() };
-        Self::from_config(&config, store).expect("nothing of it can fail")
+        Self::from_config(&config, "", store).expect("nothing of it can fail")
     }
 }
 

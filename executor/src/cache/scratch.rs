@@ -1,45 +1,85 @@
-//! A folder of this process alone, for files that live no longer than it.
+//! A folder of this executor alone, for files that may outlive its process.
 //!
-//! Promises: the folder is nobody else's, also where several executors use one parent; it is removed at the end, and what
-//! a process that died left there is removed by the next one that starts. The kernel's lock on the folder says who is
-//! alive: it goes with its process, however that ends.
+//! Promises: the folder is nobody else's, also where several executors use one parent; it is removed at the end. What a process that
+//! was killed left there is for the next one of its platform that starts within [`KEPT`]: that one takes over the folder and with it
+//! the executor's id, so that whoever knows where a partition was finds it there again. What nobody has taken over by then is
+//! removed by whoever starts. The kernel's lock on the folder says who is alive: it goes with its process, however that ends.
 
 use std::{
-    fs::{self, DirBuilder, File, TryLockError},
+    fs::{self, DirBuilder, File, Metadata, TryLockError},
     io,
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
     path::{Path, PathBuf},
+    time::{Duration, SystemTime},
 };
 
+use fanfold_protocol::ExecutorId;
+use rustix::process::geteuid;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// What names of such folders begin with.
 const PREFIX: &str = "fanfold-spill-";
+/// The file that says whose folder it is.
+const LABEL: &str = "label";
 /// Another process that starts may take a new folder for a dead one's before it is locked; then there is another name.
 const TRIES: usize = 16;
+/// How long a folder is kept after the last change in it, for the next process of its executor.
+const KEPT: Duration = Duration::from_secs(600);
 
 /// The folder. Dropping it removes it and what is in it.
 #[derive(Debug)]
 pub struct Scratch {
     folder: PathBuf,
+    executor: ExecutorId,
     /// Holds the lock.
     _open: File,
 }
 
+/// Whose folder it is.
+#[derive(PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Label {
+    /// Version of what is in the folder.
+    format: u32,
+    /// Partitions of another platform are of no use.
+    platform: String,
+    /// The machine, and since when it runs: of a copy of its disk, two executors would take over the same id.
+    boot: String,
+    executor: ExecutorId,
+}
+
+const FORMAT: u32 = 1;
+
+/// A folder whose process is dead, locked.
+struct Dead {
+    folder: PathBuf,
+    open: File,
+    label: Option<Label>,
+    changed: SystemTime,
+}
+
 impl Scratch {
-    /// Makes a folder below `parent`, which is made if it is missing, and removes those of dead processes.
+    /// Takes over the folder of an executor of `platform` that was killed a moment ago; else makes one for `executor` below `parent`,
+    /// which is made if it is missing.
     ///
     /// # Errors
     /// Of the file system.
-    pub fn open(parent: &Path) -> io::Result<Self> {
+    pub fn open(parent: &Path, platform: &str, executor: ExecutorId) -> io::Result<Self> {
         fs::create_dir_all(parent)?;
-        sweep(parent);
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let label = Label { format: FORMAT, platform: platform.to_owned(), boot, executor };
+        if let Some(taken) = take_over(parent, &label) {
+            return Ok(taken);
+        }
         for _ in 0..TRIES {
             let folder = parent.join(format!("{PREFIX}{}", Uuid::now_v7()));
             // Others must not read what functions wrote.
             DirBuilder::new().mode(0o700).create(&folder)?;
-            if let Some(open) = lock(&folder)? {
-                return Ok(Self { folder, _open: open });
+            if let Some((open, _)) = lock(&folder)? {
+                if let Err(error) = fs::write(folder.join(LABEL), serde_json::to_vec(&label)?) {
+                    tracing::debug!(folder = %folder.display(), %error, "nobody will take it over: no label");
+                }
+                return Ok(Self { folder, executor, _open: open });
             }
         }
         Err(io::Error::other("other processes removed each new folder"))
@@ -49,11 +89,16 @@ impl Scratch {
     pub fn path(&self) -> &Path {
         &self.folder
     }
+
+    /// Whose it is: who asked for it, or whom it was taken over from.
+    pub fn executor(&self) -> ExecutorId {
+        self.executor
+    }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed now is removed by the next process that starts here.
+        // What cannot be removed now is removed by a process that starts here.
         if let Err(error) = fs::remove_dir_all(&self.folder)
             && error.kind() != io::ErrorKind::NotFound
         {
@@ -63,7 +108,7 @@ impl Drop for Scratch {
 }
 
 /// Locks a folder; `None` where somebody else has it or it is gone.
-fn lock(folder: &Path) -> io::Result<Option<File>> {
+fn lock(folder: &Path) -> io::Result<Option<(File, Metadata)>> {
     let open = match File::open(folder) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other?,
@@ -74,28 +119,55 @@ fn lock(folder: &Path) -> io::Result<Option<File>> {
         Err(TryLockError::Error(e)) => return Err(e),
     }
     // It may have been removed between the two.
-    let same =
-        fs::metadata(folder).is_ok_and(|now| open.metadata().is_ok_and(|ours| ours.ino() == now.ino()));
-    Ok(same.then_some(open))
+    let found = open.metadata()?;
+    let same = fs::metadata(folder).is_ok_and(|now| now.ino() == found.ino());
+    Ok(same.then_some((open, found)))
 }
 
-/// Removes folders whose processes are dead. Best effort: they may be another user's.
-fn sweep(parent: &Path) {
-    let Ok(entries) = fs::read_dir(parent) else { return };
-    for entry in entries.flatten() {
-        let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX))
-            && entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if !ours {
-            continue;
+/// The folder that was used last of those that `label` may take over. Of the others, removes what nobody will.
+fn take_over(parent: &Path, label: &Label) -> Option<Scratch> {
+    let of_ours = |dead: &Dead| {
+        let Some(Label { format, platform, boot, .. }) = &dead.label else { return false };
+        dead.is_fresh() && *format == label.format && *platform == label.platform && *boot == label.boot
+    };
+    let (ours, others): (Vec<Dead>, Vec<Dead>) = dead(parent).into_iter().partition(of_ours);
+    // Those of other platforms are for their next processes.
+    others.into_iter().filter(|dead| dead.label.is_none() || !dead.is_fresh()).for_each(Dead::remove);
+    let Dead { folder, open, label, .. } = ours.into_iter().max_by_key(|dead| dead.changed)?;
+    Some(Scratch { folder, executor: label?.executor, _open: open })
+}
+
+/// Folders of this user whose processes are dead.
+fn dead(parent: &Path) -> Vec<Dead> {
+    let Ok(entries) = fs::read_dir(parent) else { return Vec::new() };
+    let dead = entries.flatten().filter_map(|entry| {
+        let named = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        if !named || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            return None;
         }
         let folder = entry.path();
-        if let Ok(Some(_locked)) = lock(&folder) {
-            match fs::remove_dir_all(&folder) {
-                Ok(()) => {
-                    tracing::info!(folder = %folder.display(), "removed what a process that died had spilled")
-                }
-                Err(error) => tracing::debug!(folder = %folder.display(), %error, "not removed"),
+        let (open, found) = lock(&folder).ok().flatten()?;
+        // What somebody else put there is not believed.
+        if found.uid() != geteuid().as_raw() {
+            return None;
+        }
+        let label = fs::read(folder.join(LABEL)).ok().and_then(|label| serde_json::from_slice(&label).ok());
+        Some(Dead { label, changed: found.modified().ok()?, folder, open })
+    });
+    dead.collect()
+}
+
+impl Dead {
+    fn is_fresh(&self) -> bool {
+        self.changed.elapsed().is_ok_and(|age| age < KEPT)
+    }
+
+    fn remove(self) {
+        match fs::remove_dir_all(&self.folder) {
+            Ok(()) => {
+                tracing::info!(folder = %self.folder.display(), "removed what a process that died had spilled")
             }
+            Err(error) => tracing::debug!(folder = %self.folder.display(), %error, "not removed"),
         }
     }
 }
@@ -104,21 +176,54 @@ fn sweep(parent: &Path) {
 mod tests {
     use super::*;
 
+    /// A folder as a process leaves it that is killed.
+    fn left(parent: &Path, platform: &str, executor: u64) -> PathBuf {
+        let alive = Scratch::open(parent, platform, ExecutorId(executor)).unwrap();
+        assert_eq!(alive.executor(), ExecutorId(executor));
+        fs::write(alive.path().join("1"), "spilled").unwrap();
+        let dead = parent.join(format!("{PREFIX}of-{executor}"));
+        fs::create_dir(&dead).unwrap();
+        for file in ["1", LABEL] {
+            fs::copy(alive.path().join(file), dead.join(file)).unwrap();
+        }
+        dead
+    }
+
+    fn age(folder: &Path) {
+        File::open(folder).unwrap().set_modified(SystemTime::now() - 2 * KEPT).unwrap();
+    }
+
     #[test]
-    fn folders_of_the_dead_are_removed_and_others_stay() {
+    fn the_next_process_takes_over_what_a_dead_one_left() {
         let parent = tempfile::tempdir().unwrap();
         let below = parent.path().join("not/there/yet");
-        let alive = Scratch::open(&below).unwrap();
-        fs::write(alive.path().join("1"), "spilled").unwrap();
-        let dead = below.join(format!("{PREFIX}dead"));
-        fs::create_dir(&dead).unwrap();
-        fs::write(dead.join("1"), "left").unwrap();
-        fs::create_dir(below.join("somebody's")).unwrap();
+        let dead = left(&below, "ours", 7);
 
-        let next = Scratch::open(&below).unwrap();
-        assert!(!dead.exists() && alive.path().join("1").exists() && below.join("somebody's").exists());
-        let folders = [alive.path().to_owned(), next.path().to_owned()];
-        drop((alive, next));
-        assert!(folders.iter().all(|folder| !folder.exists()));
+        let next = Scratch::open(&below, "ours", ExecutorId(8)).unwrap();
+        assert_eq!((next.path(), next.executor()), (&*dead, ExecutorId(7)));
+        let another = Scratch::open(&below, "ours", ExecutorId(9)).unwrap();
+        assert_eq!(another.executor(), ExecutorId(9), "the one that was left is taken");
+        let folders = [next.path().to_owned(), another.path().to_owned()];
+        drop((next, another));
+        assert!(folders.iter().all(|folder| !folder.exists()), "nothing is left by those that end");
+    }
+
+    #[test]
+    fn what_nobody_will_take_over_is_removed_and_the_rest_stays() {
+        let parent = tempfile::tempdir().unwrap();
+        let parent = parent.path();
+        let alive = Scratch::open(parent, "ours", ExecutorId(1)).unwrap();
+        let (old, of_others) = (left(parent, "ours", 2), left(parent, "theirs", 3));
+        age(&old);
+        let unlabelled = parent.join(format!("{PREFIX}unlabelled"));
+        fs::create_dir(&unlabelled).unwrap();
+        let foreign = parent.join("somebody's");
+        fs::create_dir(&foreign).unwrap();
+
+        let next = Scratch::open(parent, "ours", ExecutorId(4)).unwrap();
+        assert_eq!(next.executor(), ExecutorId(4));
+        assert!(!old.exists() && !unlabelled.exists());
+        assert!(alive.path().exists() && of_others.exists() && foreign.exists());
+        assert_eq!(Scratch::open(parent, "theirs", ExecutorId(5)).unwrap().executor(), ExecutorId(3));
     }
 }

@@ -12,7 +12,11 @@ use std::{
 use fanfold_protocol::{call::Durability, limit, value::StoredKey};
 use fanfold_store::Index;
 
-use super::{budget::Charge, disk::Spilled, segments::Segments};
+use super::{
+    budget::Charge,
+    disk::{Found, Spilled},
+    segments::Segments,
+};
 
 /// How long a partition whose upload failed waits for the next one.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -102,6 +106,17 @@ impl Tier {
             self.due.push_back((due, key));
         }
         self.put(key, data, Copy::Nowhere(due));
+    }
+
+    /// Adds a partition that an earlier process of this executor wrote to its disk.
+    pub fn insert_found(&mut self, Found { file, lazy }: Found, now: Instant) {
+        let (key, due) = (file.key, lazy.then_some(now));
+        if let Some(due) = due {
+            self.due.push_back((due, key));
+        }
+        let (here, copy) = (Some(Here::Disk(file)), Copy::Nowhere(due));
+        self.entries.insert(key, Entry { here, copy, touched: 0, spilling: false, not_before: None });
+        self.touch(key);
     }
 
     /// Adds a copy of a partition that the object store has.
@@ -235,11 +250,11 @@ impl Tier {
         })
     }
 
-    /// Marks one as being written to a file, until [`Tier::spilled`].
-    pub fn begin_spill(&mut self, key: StoredKey) {
-        if let Some(entry) = self.entries.get_mut(&key) {
-            entry.spilling = true;
-        }
+    /// Marks one as being written to a file, until [`Tier::spilled`]. Whether it is still to be uploaded.
+    pub fn begin_spill(&mut self, key: StoredKey) -> bool {
+        let Some(entry) = self.entries.get_mut(&key) else { return false };
+        entry.spilling = true;
+        matches!(entry.copy, Copy::Nowhere(Some(_)))
     }
 
     /// `data` was written to a file; `None`: it was not. A file that nobody wants any more goes with its handle.

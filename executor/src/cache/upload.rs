@@ -29,6 +29,7 @@ const FILE_UPLOAD_BYTES: u64 = 16 << 20;
 struct Spill {
     key: StoredKey,
     data: Arc<Cached>,
+    lazy: bool,
     disk: Disk,
     charge: Charge,
 }
@@ -77,8 +78,8 @@ impl Cache {
         let Some(Way::Spill(key, data)) = self.way(&tier) else { return None };
         let disk = self.open_disk()?.clone();
         let charge = self.take_disk(&disk, &mut tier, data.index.bytes())?;
-        tier.begin_spill(key);
-        Some(Spill { key, data, disk, charge })
+        let lazy = tier.begin_spill(key);
+        Some(Spill { key, data, lazy, disk, charge })
     }
 
     /// What to upload now: what is due, or, if memory is short and the disk takes nothing, whatever was not used for longest.
@@ -101,8 +102,8 @@ impl Cache {
     }
 
     async fn spill(self, spill: Spill) {
-        let Spill { key, data, disk, charge } = spill;
-        let written = disk.write(key, data.clone(), charge).await;
+        let Spill { key, data, lazy, disk, charge } = spill;
+        let written = disk.write(key, data.clone(), lazy, charge).await;
         self.tier().spilled(key, &data, written.ok());
         drop(data);
         // Who waits for room looks again: this may have failed, or made some.

@@ -192,13 +192,14 @@ impl Loop {
         Ok(())
     }
 
-    /// Connects the executors and lines up the jobs that the journal says are unfinished.
+    /// Lines up the jobs that the journal says are unfinished, and connects the executors.
     fn begin(&mut self) {
+        self.recall_memos();
+        self.resume();
+        // They may have something of those jobs.
         for link in std::mem::take(&mut self.joining) {
             self.executor_joined(link);
         }
-        self.recall_memos();
-        self.resume();
         self.start_waiting();
     }
 

@@ -24,6 +24,12 @@ struct Bed {
     tracker: TaskTracker,
 }
 
+/// Of an executor of 4 MiB.
+fn config(dir: &Path, bytes: u64, executor: u64) -> Config {
+    let spill = Some(Spill { dir: dir.to_owned(), bytes });
+    Config { executor: ExecutorId(executor), cache_memory: 4 * MIB, spill, ..Config::default() }
+}
+
 impl Bed {
     fn start(spill_bytes: u64) -> Self {
         Self::below(tempfile::tempdir().unwrap(), spill_bytes)
@@ -31,9 +37,7 @@ impl Bed {
 
     fn below(dir: tempfile::TempDir, bytes: u64) -> Self {
         let store = Store::in_memory();
-        let spill = Some(Spill { dir: dir.path().to_owned(), bytes });
-        let config = Config { cache_memory: 4 * MIB, spill, ..Config::default() };
-        let cache = Cache::from_config(&config, store.clone()).unwrap();
+        let cache = Cache::from_config(&config(dir.path(), bytes, 1), "ours", store.clone()).unwrap();
         let (stop, tracker) = (CancellationToken::new(), TaskTracker::new());
         tracker.spawn(cache.clone().run(|_| None, stop.clone()));
         tracker.close();
@@ -63,7 +67,8 @@ impl Bed {
     }
 
     fn files(&self) -> usize {
-        fs::read_dir(&self.disk().0.folder).map_or(0, Iterator::count)
+        let names = fs::read_dir(&self.disk().0.folder).into_iter().flatten().flatten();
+        names.filter(|entry| entry.file_name() != "label").count()
     }
 
     /// Ends the background work, which removes what is freed.
@@ -92,6 +97,49 @@ async fn more_than_memory_is_written_to_files_and_read_back_and_freed() {
     assert_eq!((bed.files(), bed.disk().used(), bed.cache.0.budget.used()), (0, 0, 0));
     bed.cache.close().await;
     assert_eq!(fs::read_dir(bed.dir.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn what_an_executor_that_was_killed_had_on_disk_is_found_by_its_next_process() {
+    let bed = Bed::start(100 * MIB);
+    let lazy = write(&bed.cache, 20, MIB, Durability::Lazy).await;
+    let all = bed.write(0..12).await;
+    // A copy of the folder is what it would leave if it was killed now, and something half-written.
+    let left = bed.dir.path().join("fanfold-spill-left");
+    fs::create_dir(&left).unwrap();
+    for file in fs::read_dir(&bed.disk().0.folder).unwrap().map(Result::unwrap) {
+        fs::copy(file.path(), left.join(file.file_name())).unwrap();
+    }
+    fs::write(left.join("99"), [7; 1000]).unwrap();
+    let on_disk = bed.files();
+    assert!(on_disk >= 8, "{on_disk} files");
+
+    let next = config(bed.dir.path(), 100 * MIB, 2);
+    let cache = Cache::from_config(&next, "ours", bed.store.clone()).unwrap();
+    assert_eq!(cache.peers().here(), ExecutorId(1), "it has the id that others know");
+    let held = cache.held(|_| true);
+    assert_eq!(held.len(), on_disk);
+    assert!(held.iter().any(|held| held.key == lazy.key && !held.durable));
+    for stored in all.iter().filter(|stored| held.iter().any(|held| held.key == stored.key)) {
+        let number = stored.key.partition.output as u8;
+        assert_eq!(read(&cache, stored).await.unwrap(), [number; 10].as_slice());
+    }
+    assert_eq!(cache.0.disk.as_ref().unwrap().used(), on_disk as u64 * MIB);
+
+    // What was to be uploaded is.
+    let (stop, tracker) = (CancellationToken::new(), TaskTracker::new());
+    tracker.spawn(cache.clone().run(|_| None, stop.clone()));
+    tracker.close();
+    while !cache.is_durable(lazy.key) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(!left.join("99").exists());
+    let puts = bed.store.requests().put;
+    assert_eq!(puts, 1, "and nothing else");
+    stop.cancel();
+    tracker.wait().await;
+    cache.close().await;
+    assert!(!left.exists());
 }
 
 #[tokio::test]

@@ -1,11 +1,14 @@
 //! The tier as a state machine: what is evicted, spilled, uploaded, and in which order.
 
 use bytes::Bytes;
-use fanfold_protocol::{JobId, PartitionId, TaskId};
+use fanfold_protocol::{ExecutorId, JobId, PartitionId, TaskId};
 use tokio::sync::Notify;
 
 use super::*;
-use crate::cache::{budget::Budget, disk::Disk};
+use crate::{
+    Spill,
+    cache::{budget::Budget, disk::Disk},
+};
 
 fn key(n: u32) -> StoredKey {
     let partition = PartitionId { task: TaskId([0; 16]), output: n };
@@ -76,7 +79,8 @@ fn a_failed_upload_is_tried_again_later() {
 async fn what_goes_to_disk_leaves_memory_and_may_be_evicted_there_once_stored() {
     let (budget, mut tier, now) = (Budget::new(100), Tier::default(), Instant::now());
     let dir = tempfile::tempdir().unwrap();
-    let disk = Disk::open(dir.path(), 100, Arc::new(Notify::new())).unwrap();
+    let spill = Spill { dir: dir.path().to_owned(), bytes: 100 };
+    let (disk, _) = Disk::open(&spill, "", ExecutorId(1), Arc::new(Notify::new())).unwrap();
     for n in 0..3 {
         tier.insert(key(n), cached(&budget, 10), Durability::None, now);
     }
@@ -85,7 +89,7 @@ async fn what_goes_to_disk_leaves_memory_and_may_be_evicted_there_once_stored() 
     assert_eq!(oldest, key(1), "0 is read: writing it to a file would free nothing");
     tier.begin_spill(oldest);
     assert!(tier.is_moving() && tier.oldest_spillable().unwrap().0 == key(2));
-    let file = disk.write(oldest, data.clone(), disk.take(10).unwrap()).await.unwrap();
+    let file = disk.write(oldest, data.clone(), false, disk.take(10).unwrap()).await.unwrap();
     tier.spilled(oldest, &data, Some(file));
     drop((reading, data));
     assert_eq!((budget.used(), disk.used()), (20, 10));
