@@ -1,9 +1,10 @@
 //! A folder of this executor alone, for files that may outlive its process.
 //!
 //! Promises: the folder is nobody else's, also where several executors use one parent; it is removed at the end. What a process that
-//! was killed left there is for the next one of its platform that starts within [`KEPT`]: that one takes over the folder and with it
-//! the executor's id, so that whoever knows where a partition was finds it there again. What nobody has taken over by then is
-//! removed by whoever starts. The kernel's lock on the folder says who is alive: it goes with its process, however that ends.
+//! was killed left there is for the next one of its platform that starts before the machine does: that one takes over the folder and
+//! with it the executor's id, so that whoever knows where a partition was finds it there again. Folders that a process does not take
+//! over it removes, once nothing has changed in them for [`KEPT`], and at once where nobody can. The kernel's lock on the folder says
+//! who is alive: it goes with its process, however that ends.
 
 use std::{
     fs::{self, DirBuilder, File, Metadata, TryLockError},
@@ -24,7 +25,7 @@ const PREFIX: &str = "fanfold-spill-";
 const LABEL: &str = "label";
 /// Another process that starts may take a new folder for a dead one's before it is locked; then there is another name.
 const TRIES: usize = 16;
-/// How long a folder is kept after the last change in it, for the next process of its executor.
+/// How long after the last change in it a folder is kept for others to take over.
 const KEPT: Duration = Duration::from_secs(600);
 
 /// The folder. Dropping it removes it and what is in it.
@@ -59,7 +60,7 @@ struct Dead {
 }
 
 impl Scratch {
-    /// Takes over the folder of an executor of `platform` that was killed a moment ago; else makes one for `executor` below `parent`,
+    /// Takes over the folder of an executor of `platform` that was killed; else makes one for `executor` below `parent`,
     /// which is made if it is missing.
     ///
     /// # Errors
@@ -126,14 +127,11 @@ fn lock(folder: &Path) -> io::Result<Option<(File, Metadata)>> {
 
 /// The folder that was used last of those that `label` may take over. Of the others, removes what nobody will.
 fn take_over(parent: &Path, label: &Label) -> Option<Scratch> {
-    let of_ours = |dead: &Dead| {
-        let Some(Label { format, platform, boot, .. }) = &dead.label else { return false };
-        dead.is_fresh() && *format == label.format && *platform == label.platform && *boot == label.boot
-    };
-    let (ours, others): (Vec<Dead>, Vec<Dead>) = dead(parent).into_iter().partition(of_ours);
-    // Those of other platforms are for their next processes.
-    others.into_iter().filter(|dead| dead.label.is_none() || !dead.is_fresh()).for_each(Dead::remove);
-    let Dead { folder, open, label, .. } = ours.into_iter().max_by_key(|dead| dead.changed)?;
+    let mut left = dead(parent);
+    left.sort_by_key(|dead| std::cmp::Reverse(dead.changed));
+    let ours = left.iter().position(|dead| dead.is_for(label)).map(|place| left.remove(place));
+    left.into_iter().filter(|dead| !dead.is_kept(label)).for_each(Dead::remove);
+    let Dead { folder, open, label, .. } = ours?;
     Some(Scratch { folder, executor: label?.executor, _open: open })
 }
 
@@ -158,8 +156,17 @@ fn dead(parent: &Path) -> Vec<Dead> {
 }
 
 impl Dead {
-    fn is_fresh(&self) -> bool {
-        self.changed.elapsed().is_ok_and(|age| age < KEPT)
+    /// Whether it is for a process with this label.
+    fn is_for(&self, now: &Label) -> bool {
+        let same =
+            |was: &Label| (was.format, &was.platform, &was.boot) == (now.format, &now.platform, &now.boot);
+        self.label.as_ref().is_some_and(same)
+    }
+
+    /// Whether another process may take it over.
+    fn is_kept(&self, now: &Label) -> bool {
+        let old = self.changed.elapsed().is_ok_and(|age| age >= KEPT);
+        !old && self.label.as_ref().is_some_and(|was| was.boot == now.boot)
     }
 
     fn remove(self) {
@@ -213,17 +220,23 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let parent = parent.path();
         let alive = Scratch::open(parent, "ours", ExecutorId(1)).unwrap();
-        let (old, of_others) = (left(parent, "ours", 2), left(parent, "theirs", 3));
+        let (of_others, old) = (left(parent, "theirs", 2), left(parent, "forgotten", 3));
         age(&old);
+        let rebooted = left(parent, "rebooted", 4);
+        let label = fs::read_to_string(rebooted.join(LABEL)).unwrap();
+        fs::write(rebooted.join(LABEL), label.replace("\"boot\":\"", "\"boot\":\"another ")).unwrap();
         let unlabelled = parent.join(format!("{PREFIX}unlabelled"));
         fs::create_dir(&unlabelled).unwrap();
         let foreign = parent.join("somebody's");
         fs::create_dir(&foreign).unwrap();
 
-        let next = Scratch::open(parent, "ours", ExecutorId(4)).unwrap();
-        assert_eq!(next.executor(), ExecutorId(4));
-        assert!(!old.exists() && !unlabelled.exists());
+        let next = Scratch::open(parent, "ours", ExecutorId(5)).unwrap();
+        assert_eq!(next.executor(), ExecutorId(5));
+        assert!(!old.exists() && !rebooted.exists() && !unlabelled.exists());
         assert!(alive.path().exists() && of_others.exists() && foreign.exists());
-        assert_eq!(Scratch::open(parent, "theirs", ExecutorId(5)).unwrap().executor(), ExecutorId(3));
+
+        // However long ago its last change was: what it has may have been written long before it was killed.
+        age(&of_others);
+        assert_eq!(Scratch::open(parent, "theirs", ExecutorId(6)).unwrap().executor(), ExecutorId(2));
     }
 }

@@ -102,31 +102,30 @@ impl Tier {
     pub fn insert(&mut self, key: StoredKey, data: Arc<Cached>, durability: Durability, now: Instant) {
         let due = (durability == Durability::Lazy)
             .then(|| now + Duration::from_millis(limit::LAZY_UPLOAD_DELAY_MS));
-        if let Some(due) = due {
-            self.due.push_back((due, key));
-        }
-        self.put(key, data, Copy::Nowhere(due));
+        self.put_alone(key, Here::Memory(data), due);
     }
 
     /// Adds a partition that an earlier process of this executor wrote to its disk.
     pub fn insert_found(&mut self, Found { file, lazy }: Found, now: Instant) {
-        let (key, due) = (file.key, lazy.then_some(now));
+        self.put_alone(file.key, Here::Disk(file), lazy.then_some(now));
+    }
+
+    /// Adds a partition that is nowhere else.
+    fn put_alone(&mut self, key: StoredKey, here: Here, due: Option<Instant>) {
         if let Some(due) = due {
             self.due.push_back((due, key));
         }
-        let (here, copy) = (Some(Here::Disk(file)), Copy::Nowhere(due));
-        self.entries.insert(key, Entry { here, copy, touched: 0, spilling: false, not_before: None });
-        self.touch(key);
+        self.put(key, here, Copy::Nowhere(due));
     }
 
     /// Adds a copy of a partition that the object store has.
     pub fn insert_stored(&mut self, key: StoredKey, data: Arc<Cached>) {
-        self.put(key, data, Copy::Stored);
+        self.put(key, Here::Memory(data), Copy::Stored);
     }
 
     /// Adds a copy of a partition that another executor made.
     pub fn insert_peers(&mut self, key: StoredKey, data: Arc<Cached>) {
-        self.put(key, data, Copy::Peer);
+        self.put(key, Here::Memory(data), Copy::Peer);
     }
 
     /// Partitions that were made here: each with whether the object store has it.
@@ -140,10 +139,10 @@ impl Tier {
         self.entries.iter().filter_map(own)
     }
 
-    fn put(&mut self, key: StoredKey, data: Arc<Cached>, copy: Copy) {
+    fn put(&mut self, key: StoredKey, here: Here, copy: Copy) {
         self.remove(key);
-        let here = Some(Here::Memory(data));
-        self.entries.insert(key, Entry { here, copy, touched: 0, spilling: false, not_before: None });
+        let entry = Entry { here: Some(here), copy, touched: 0, spilling: false, not_before: None };
+        self.entries.insert(key, entry);
         self.touch(key);
     }
 
