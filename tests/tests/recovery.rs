@@ -96,6 +96,7 @@ async fn a_job_outlives_its_gateway_and_its_client() {
     let _executors = ["e1", "e2"].map(|name| cluster.executor(name, &[]));
     joined(&gateway, 2).await;
     gateway.deploy("layers").await.expect(201);
+    gateway.deploy("echo").await.expect(201);
     let job = begin(&gateway, "layers", GRAPH).await;
     let undisturbed = output_sha(&gateway, &job).await;
 
@@ -106,8 +107,8 @@ async fn a_job_outlives_its_gateway_and_its_client() {
     let mut client = client.expect("the command starts");
     let half = async || finished(&gateway, &job).await >= GRAPH_TASKS / 2;
     assert!(until(PATIENCE, half).await, "{:#}", view(&gateway, &job).await);
-    // What the shard wrote before a deployment is durable when that is.
-    gateway.deploy("echo").await.expect(201);
+    // What was recorded before an end that is announced is durable, too: the journal is in order.
+    gateway.ended(&begin(&gateway, "echo", "").await).await;
     client.kill().expect("killable");
     client.wait().expect("a child of ours");
     gateway.kill();

@@ -83,8 +83,8 @@ pub struct Found {
 }
 
 impl Disk {
-    /// Makes a folder for `executor`, or takes over that of one of the same `platform` that was killed, with what is in it. `work` is notified when there
-    /// are files to remove.
+    /// Makes a folder for `executor`, or takes over that of one of the same `platform` that was killed, with what is in it. `work` is
+    /// notified when there are files to remove.
     ///
     /// # Errors
     /// [`Kind::Platform`] where that cannot be, saying what to change.
